@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -202,6 +203,11 @@ class Step:
     more: bool = True
     #: Other threads of this process work on everything that is due, and poll again when they have finished.
     shared: bool = False
+    #: Whether nothing is left that was due before the turn, so that the store need not be asked when the next work is
+    #: due. What becomes due meanwhile is announced by a commit.
+    drained: bool = False
+    #: After a drained turn, when work of this process is due as far as it knows without the store; it may change.
+    due: Callable[[], float | None] = field(default=lambda: None)
     #: Responses that can now go out on a back-channel.
     responses: list[Response] = field(default_factory=list)
     #: The keys of sequences that were due, and on which the work had no effect: a defect.

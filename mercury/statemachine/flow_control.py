@@ -155,6 +155,16 @@ def has_more_to_do(machine: RmsCounters, policy: SourcePolicy, *, waiting: bool)
     return control or unsent or narrow or not machine.alive
 
 
+def has_nothing_to_do(machine: RmsCounters, *, polls: bool, waiting: bool = False) -> bool:
+    """Whether a sequence waits only for new messages: everything is acknowledged and answered, and it takes more.
+
+    :param polls: messages of the sequence are fetched, or this side fetches responses.
+    :param waiting: messages of the key wait for a number of this sequence.
+    """
+    rests = machine.takes_messages and machine.identifier is not None and not machine.unanswered
+    return rests and not machine.outstanding and not polls and not waiting
+
+
 def holds_successor_back(machine: RmsCounters, *, fetches: bool) -> bool:
     """Whether a successor sequence has to wait because its messages could overtake those of this sequence.
 

@@ -165,6 +165,34 @@ FLOW = (
         test=f"{ENDS}::test_end_that_the_source_has_begun_meanwhile_is_not_begun_again",
     ),
     Mutant(
+        "a thread forgets that a turn may have postponed something",
+        (Change("mercury.engine.runtime.worker_pool:WorkerPool.pause", "if not step.drained:", "if False:"),),
+        test="tests/unit/engine/runtime/test_worker_pool.py::"
+        "test_store_is_asked_after_a_turn_that_may_have_postponed_something_even_if_the_next_has_left_nothing",
+    ),
+    Mutant(
+        "a run that leaves messages counts as all of them",
+        (
+            Change(
+                "mercury.engine.delivery.run:DeliveryRun.drains",
+                "return self.record.machine.next >= self.request.machine.received.first_missing()",
+                "return True",
+            ),
+        ),
+        test="tests/storage/test_lone.py::test_a_run_that_cannot_take_all_messages_leaves_the_others_to_the_next_turn",
+    ),
+    Mutant(
+        "a sequence with unacknowledged messages has nothing to do",
+        (
+            Change(
+                "mercury.statemachine.flow_control:has_nothing_to_do",
+                "rests and not machine.outstanding and",
+                "rests and",
+            ),
+        ),
+        test="tests/storage/test_lone.py::test_a_message_whose_acknowledgement_is_lost_is_due_again",
+    ),
+    Mutant(
         "a window is refilled without the claim",
         (Change("mercury.engine.source.worker:SourceWorker.refill", "tx.guard(claim)", "pass"),),
         test="tests/storage/test_refill.py::test_a_claim_that_another_process_has_taken_costs_no_acknowledgement",

@@ -6,6 +6,7 @@ Under ExactlyOnce the handler runs first, in the transaction; then one condition
 
 from __future__ import annotations
 
+import enum
 import logging
 import threading
 from collections.abc import Callable, Mapping
@@ -47,8 +48,18 @@ log = logging.getLogger("mercury.engine.invocation")
 RUN_BYTES = 8 * 1024 * 1024
 #: Seconds after which the due buffers are read again, to include buffers of other peers.
 REREAD_INTERVAL = 1.0
-#: One run on a buffer: sequence, claim, time, and the most messages. Returns the number of messages done.
-_RunOnce = Callable[[str, Claim, float, int], int]
+#: One run on a buffer: sequence, claim, time, and the most messages.
+_RunOnce = Callable[[str, Claim, float, int], "_Done"]
+
+
+class _Done(enum.Enum):
+    """How much of a buffer a run has done."""
+
+    NOTHING = enum.auto()
+    #: Something, and more may be left.
+    PART = enum.auto()
+    #: Everything that was there.
+    ALL = enum.auto()
 
 
 class InvocationWorker:
@@ -74,7 +85,7 @@ class InvocationWorker:
         step = Step()
         sequences = self._turns.next(now, self._cool_down)
         more = len(sequences) > 1
-        busy, took, began = 0, 0.0, self._context.claims.monotonic()
+        busy, drained, took, began = 0, 0, 0.0, self._context.claims.monotonic()
         for sequence, peer in sequences.items():
             if took >= REREAD_INTERVAL:
                 break
@@ -88,9 +99,13 @@ class InvocationWorker:
                         more = False
                         self.more()
                     self._turns.taken(peer)
-                    step.progress += self._work(sequence, claim, now)
+                    done = self._work(sequence, claim, now)
+                    step.progress += done is not _Done.NOTHING
+                    drained += done is _Done.ALL
                     took = self._context.claims.monotonic() - began
         step.shared = 0 < busy == len(sequences)
+        step.drained = drained == len(sequences) < self._context.settings.sequence_batch and not self._cool_down.count
+        step.more = not step.drained
         self._repair_stuck(now)
         return step
 
@@ -113,7 +128,7 @@ class InvocationWorker:
         """When a failed handler call is due again."""
         return self._context.store.next_due(Topic.INVOKER, self._turns.work_filter)
 
-    def _work(self, sequence: str, claim: Claim, now: float, run: _RunOnce | None = None) -> int:
+    def _work(self, sequence: str, claim: Claim, now: float, run: _RunOnce | None = None) -> _Done:
         limit, run = self._context.settings.invoke_batch, run or self._run
         refused = False
         while True:
@@ -128,34 +143,34 @@ class InvocationWorker:
                 self._context.outages.failed(error, f"the deliveries of the buffer of {sequence}")
                 if refused:
                     self._cool_down.add(sequence, now)
-                    return 0
+                    return _Done.NOTHING
                 if limit == 1:
                     run, refused = partial(self._refuse, error), True
                 limit = 1
             except Conflict as error:
                 self._context.claims.lost(claim)
                 log.info("a run is given up: %s", error, extra={"sequence": sequence})
-                return 0
+                return _Done.NOTHING
             except StorageError as error:
                 # Not a failed attempt: the run is repeated message by message, and later if that fails too.
                 self._context.outages.failed(error, f"the buffer of {sequence}")
                 if limit == 1 or not isinstance(error, TransientStorageError):
                     self._cool_down.add(sequence, now)
-                    return 0
+                    return _Done.NOTHING
                 limit = 1
             except Exception:
                 log.exception("a buffer cannot be worked on", extra={"sequence": sequence})
                 self._cool_down.add(sequence, now)
-                return 0
+                return _Done.NOTHING
 
     # --- one run ---------------------------------------------------------------------------------------------------
 
-    def _run(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
+    def _run(self, sequence: str, claim: Claim, now: float, limit: int) -> _Done:
         with self._context.store.transaction() as tx:
             tx.guard(claim)
             run = self._load(tx, sequence, limit)
             if run is None or held_back(self._context, tx, run, now):
-                return 0
+                return _Done.NOTHING
             assurance = run.policy.assurance if run.messages else DeliveryAssurance.EXACTLY_ONCE
             if assurance is DeliveryAssurance.EXACTLY_ONCE:
                 self._call_all(run, tx, now)
@@ -172,15 +187,15 @@ class InvocationWorker:
         elif assurance is DeliveryAssurance.AT_MOST_ONCE:
             with self._context.claims.held(claim):
                 self._run_at_most_once(run, claim, now)
-        return 1
+        return _Done.ALL if run.drains else _Done.PART
 
-    def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> int:
+    def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> _Done:
         """Make misplaced rows dead letters, and continue without their messages."""
         with self._context.store.transaction() as tx:
             tx.guard(claim)
             record, request = tx.invoker.read(sequence), tx.rmd.read(sequence)
             if record is None:
-                return 0
+                return _Done.NOTHING
             run, machine = (
                 DeliveryRun(record, request, self._context.application.policy(record.service)),
                 record.machine,
@@ -190,7 +205,7 @@ class InvocationWorker:
             run.markers = damaged
             dead_letter_inbound(tx, self._context, record.service, [row for row in damaged if row.action], DAMAGED, now)
             if not run.markers and not missing:
-                return 0
+                return _Done.NOTHING
             waiting = (number for number in tx.invoker.numbers(sequence).numbers() if number not in interrupted)
             for number in (*missing, *islice(waiting, limit)):
                 run.drop(machine.handle(events.MessageBuffered(number=number)))
@@ -201,9 +216,9 @@ class InvocationWorker:
             run.consumed = missing
             run.lost_bytes = lost_bytes(tx, run)
             self._finish(tx, run, now)
-        return 1
+        return _Done.PART
 
-    def _refuse(self, error: DataError, sequence: str, claim: Claim, now: float, limit: int) -> int:
+    def _refuse(self, error: DataError, sequence: str, claim: Claim, now: float, limit: int) -> _Done:
         """The store refuses the delivery or response of the first message: a failed attempt. After the last attempt the
         message is dropped.
 
@@ -213,7 +228,7 @@ class InvocationWorker:
             tx.guard(claim)
             run = self._load(tx, sequence, limit)
             if run is None:
-                return 0
+                return _Done.NOTHING
             run.silent, done = True, isinstance(error, RefusedAfterHandler)
             run.certainty = Certainty.UNKNOWN if done else Certainty.NOT_DELIVERED
             # The store may refuse dropped rows too: they get a separate run, before the messages.
@@ -228,7 +243,7 @@ class InvocationWorker:
                 drop(self._context, tx, run, message, why, now, run.read_requests(tx, [message]))
                 run.consumed.append(message.number)
             self._finish(tx, run, now)
-        return 1
+        return _Done.PART
 
     def _run_at_most_once(self, run: DeliveryRun, claim: Claim, now: float) -> None:
         """Commit the begin of the calls, then call: no message is delivered twice. The rows stay until the calls end.

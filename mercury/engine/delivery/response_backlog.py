@@ -19,7 +19,7 @@ from mercury.engine.delivery.run import DeliveryRun
 from mercury.engine.source.apply_effects import handle_rms, save_rms
 from mercury.statemachine import events
 from mercury.storage.api import Transaction
-from mercury.storage.records import InvokerRecord, RmdRecord, RmsRecord
+from mercury.storage.records import InboundMessage, InvokerRecord, RmdRecord, RmsRecord
 
 log = logging.getLogger("mercury.engine.invocation")
 
@@ -32,6 +32,8 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     request, settings = run.request, context.settings
     if request is None or not run.messages or run.record.service is None:
         return False  # responses cause no responses; if they were held back, two peers could wait for each other
+    if not any(_may_respond(context, run.record.service, message) for message in run.messages):
+        return False
     owner = request.owner
     own, every = _bytes_of_peer(context, tx, owner, now), _bytes_of_peer(context, tx, None, now)
     limited = own > settings.max_backlog_bytes_per_peer // 2 or every > settings.max_backlog_bytes // 2
@@ -54,6 +56,12 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     if any(_releasable(record) for record in tx.rms.peek(reply_channel(request).key)):
         _release_replies(context, tx, run, request, now)
     return True
+
+
+def _may_respond(context: EngineContext, service: str, message: InboundMessage) -> bool:
+    """Whether a response to a message may be stored."""
+    operation = context.application.operation(service, message.action, message.element)
+    return operation is not None and operation.response_action is not None
 
 
 def _bytes_of_peer(context: EngineContext, tx: Transaction, owner: str | None, now: float) -> int:

@@ -201,6 +201,14 @@ class DeliveryRun:
         return self.record.machine.in_order and not self.record.machine.may_skip_gaps
 
     @property
+    def drains(self) -> bool:
+        """Whether nothing was left in the buffer when the run has read it: what came later is announced by its
+        commit."""
+        if self.markers or self.dropped or self.request is None or not self.reads_part:
+            return False
+        return self.record.machine.next >= self.request.machine.received.first_missing()
+
+    @property
     def at_most_once(self) -> bool:
         return self.policy.assurance is DeliveryAssurance.AT_MOST_ONCE
 

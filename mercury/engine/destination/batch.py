@@ -19,6 +19,7 @@ from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.ownership import owns_destination, owns_source
 from mercury.engine.destination.quota import IN_USE, UNUSED, idle_sequences
 from mercury.engine.destination.selection import received_sequences
+from mercury.engine.destination.source_due import due_after_arrival
 from mercury.engine.destination.source_keys import SourceKeys
 from mercury.engine.destination.tombstone_quota import TombstoneQuota
 from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
@@ -31,7 +32,7 @@ from mercury.engine.source.response_acknowledgements import acknowledgement_requ
 from mercury.statemachine import effects, events
 from mercury.statemachine.acknowledging import leaves_on_reply
 from mercury.statemachine.faults import Fault
-from mercury.statemachine.flow_control import has_more_to_do, is_heard_again
+from mercury.statemachine.flow_control import is_heard_again
 from mercury.statemachine.messages import (
     ANONYMOUS,
     CloseSequence,
@@ -139,7 +140,7 @@ class Batch:
                 yield from received_sequences(self.tx, exchange)
             case Fault() if request is not None:
                 yield request.rmd
-        if request is not None:
+        if request is not None and not exchange.only_acknowledges:
             yield request.pair
 
     # --- rows ------------------------------------------------------------------------------------------------------
@@ -239,16 +240,7 @@ class Batch:
     def change_rms(self, record: RmsRecord) -> None:
         """Save a record, and call the worker if there may be something to do before the next retransmission."""
         self._changed_rms[record.id] = record
-        machine, policy = record.machine, record.channel.policy
-        if record.channel.back_channel and not record.channel.plain:
-            # Its messages are never posted, and responses are numbered when they are stored.
-            if record.holds_rows or not machine.takes_messages:
-                record.due = self.now
-            elif record.due is None:
-                record.due = machine.next_due(policy, posts=False)
-            return
-        if record.due is None or has_more_to_do(machine, policy, waiting=record.holds_rows):
-            record.due = self.now
+        record.due = due_after_arrival(record, self.now)
 
     def sequences_before(self, record: RmsRecord) -> list[RmsRecord]:
         """The sequences of the same key that are older."""
@@ -358,6 +350,14 @@ class Batch:
         )
         posted = (each.channel for each in due if not each.channel.back_channel and not each.channel.polled)
         return list(dict.fromkeys(channel.key for channel in posted))
+
+    def next_dues(self) -> dict[SequenceKey, float | None]:
+        """When the changed source sequences are due next, by key."""
+        keys = {record.channel.key for record in self._changed_rms.values()}
+        times = {
+            key: [each.due for each in self._keys[key] if each.due is not None] for key in keys & self._keys.keys()
+        }
+        return {key: min(dues, default=None) for key, dues in times.items()}
 
     def acknowledge(self, exchange: InboundExchange, record: RmdRecord) -> None:
         """Acknowledge on this exchange if that is where acknowledgements go; otherwise the worker posts them, or the

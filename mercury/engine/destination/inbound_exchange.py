@@ -11,7 +11,7 @@ from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, AckRequested, CreateSequence, EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
 from mercury.storage.callers import create_key
-from mercury.wire.envelope import Envelope
+from mercury.wire.envelope import Envelope, Payload
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +62,13 @@ class InboundExchange:
             return None
         offered = body.offer.identifier if body.offer is not None else None
         return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.sender)
+
+    @property
+    def only_acknowledges(self) -> bool:
+        """Whether it only acknowledges messages, which ends no source sequence."""
+        envelope, body = self.envelope, self.envelope.body
+        empty = isinstance(body, Payload) and not body.xml and envelope.sequence is None
+        return empty and bool(envelope.acknowledgements) and not any(each.final for each in envelope.acknowledgements)
 
     @property
     def polls(self) -> bool:

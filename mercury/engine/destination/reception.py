@@ -7,7 +7,7 @@ The committer calls `Reception.receive` with all waiting arrivals, so that many 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -50,6 +50,8 @@ class Refilling(Protocol):
     def refill(self, tx: Transaction, keys: Sequence[SequenceKey], now: float) -> Step: ...
 
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None: ...
+
+    def planned(self, dues: Mapping[SequenceKey, float | None]) -> None: ...
 
 
 class Reception:
@@ -164,6 +166,7 @@ class Reception:
             if refilled is not None and keys:
                 refilled += keys
                 posts = self._refilling.refill(tx, keys, now).posts
+        self._refilling.planned({key: due for key, due in batch.next_dues().items() if key not in keys})
         return batch, posts
 
     def _failed(self, exchange: InboundExchange, error: Exception) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -22,6 +23,8 @@ ERROR_PAUSE = 1.0
 BACKUP_DELAY = 0.02
 #: The shortest time between two polls of a busy thread, in seconds, so that one query finds several changes.
 COALESCE_DELAY = 0.002
+#: Before every time.
+_UNKNOWN = -math.inf
 
 
 class Worker(Protocol):
@@ -36,7 +39,8 @@ class WorkerPool:
     """The threads of one worker.
 
     A poll costs a query and finds all work that is due. So a busy thread polls again when it has finished, and a
-    waiting thread polls in its place, as a backup, only if that takes long.
+    waiting thread polls in its place, as a backup, only if that takes long. After a turn that has left nothing
+    (`Step.drained`) the threads rest until the time that the last query has found, or that the worker knows of.
 
     :param turn: runs the worker once.
     :param poll: the time between two polls without a wake-up, in seconds.
@@ -60,6 +64,10 @@ class WorkerPool:
         self._mutex = threading.Lock()
         #: Wake-ups requested, and how many of them the last poll covered.
         self._requests = self._covered = 0
+        #: When the next work is due, as far as it is known: `_UNKNOWN`, or a time that may be in the past.
+        self._next = _UNKNOWN
+        #: The turns that were not drained: a query that began before the last one says nothing.
+        self._turns = 0
         self.ended = False
         self.threads = [WorkerThread(name, self) for name in names]
 
@@ -108,35 +116,62 @@ class WorkerPool:
             thread.began = time.monotonic()
             thread.woken.clear()
 
-    def rest(self, thread: WorkerThread, seconds: float) -> None:
-        """Wait until the thread is woken, or for so many seconds."""
+    def rest(self, thread: WorkerThread, seconds: float) -> bool:
+        """Wait until the thread is woken, or for so many seconds. Returns whether it must poll: it was woken, or the
+        pool ends."""
         with self._mutex:
             if self.ended or self._covered < self._requests:
-                return  # no poll has covered the last wake-up
+                return True  # no poll has covered the last wake-up
             thread.waits = True
         until = time.monotonic() + seconds
         while thread.woken.wait(max(0.0, until - time.monotonic())) and thread.is_backup and not self.ended:
             time.sleep(BACKUP_DELAY)
             with self._mutex:
                 if self.ended or self._covered < self._requests:
-                    return
+                    return True
                 thread.is_backup = False
                 thread.woken.clear()
+        return thread.woken.is_set() or self.ended
 
     def pause(self, step: Step) -> float:
         """The time to wait after a turn, in seconds."""
+        if not step.drained:
+            with self._mutex:
+                self._next, self._turns = _UNKNOWN, self._turns + 1  # it may have postponed something
         if step.progress and step.more:
             return 0.0
         if step.shared:
             return self.poll
-        due = self.worker.next_due()
-        if due is None:
-            return self.poll
+        if step.drained and (remaining := self._known_pause(step)) > 0:
+            return min(self.poll, remaining)
+        with self._mutex:
+            turns = self._turns
+        found = self.worker.next_due()
+        due = math.inf if found is None else found
+        with self._mutex:
+            if turns == self._turns:
+                self._next = due
         remaining = due - self._clock()
         # Work that is still due was tried just now: another thread has claimed it, or the store failed.
         if remaining <= 0:
             return 0.0 if step.progress else RETRY_DELAY
         return min(self.poll, remaining)
+
+    def still(self, step: Step, rested: float) -> float:
+        """The time to go on waiting, in seconds, because the work that was due by now is done; 0 = the store must be
+        asked.
+
+        :param step: of the last turn.
+        :param rested: seconds since then.
+        """
+        return max(0.0, min(self.poll - rested, self._known_pause(step))) if step.drained else 0.0
+
+    def _known_pause(self, step: Step) -> float:
+        """Seconds until work is due that this process knows of without asking the store."""
+        due = step.due()
+        with self._mutex:
+            known = self._next
+        return min(known, math.inf if due is None else due) - self._clock()
 
 
 class WorkerThread(threading.Thread):
@@ -161,8 +196,10 @@ class WorkerThread(threading.Thread):
         pool, failures = self._pool, 0
         while not pool.ended:
             pool.begin(self)
+            step = Step()
             try:
-                wait = pool.pause(pool.turn(pool.worker))
+                step = pool.turn(pool.worker)
+                wait = pool.pause(step)
                 failures = 0
                 pool.outages.worked()
             except StorageError as error:
@@ -174,6 +211,8 @@ class WorkerThread(threading.Thread):
                 log.exception("%s failed; it will be repeated", self.name)
                 wait = max(ERROR_PAUSE, PAUSES.delay(failures, 0.0))
             if wait:
-                pool.rest(self, wait)
+                ended = time.monotonic()
+                while wait and not pool.rest(self, wait):
+                    wait = pool.still(step, time.monotonic() - ended)
             else:
                 time.sleep(COALESCE_DELAY)

@@ -63,6 +63,7 @@ class KeyWork:
         #: The owner that this turn counts for (`RmsRecord.owner`).
         self.owner = ""
         self.bytes = 0  #: Of the bodies that were read.
+        self.due: float | None = None  #: When the key is due next, after its work.
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
 
@@ -103,8 +104,9 @@ class KeyWork:
                 record.due = self.now + STALLED_PAUSE
                 self.step.stalled.append(self.key)
             if numbering.leaves_rows and record is records[-1]:
-                record.due = self.now  # this transaction may be that of an acknowledgement, which nothing follows
+                record.due = self.now  # nothing may follow the transaction of an acknowledgement
             save_rms(tx, record)
+        self.due = min((record.due for record in records if record.due is not None), default=None)
 
     def _is_stalled(self, tx: Transaction, record: RmsRecord) -> bool:
         """Whether a sequence is due again at once although the work has changed nothing."""

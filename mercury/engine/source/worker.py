@@ -7,8 +7,10 @@ wire, and a crash in between has the same effect as a message lost on the wire.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 
 from mercury.engine.context import EngineContext
@@ -38,6 +40,9 @@ class SourceWorker:
         self._context = context
         self._cool_down = CoolDown()
         self._work_filter = WorkFilter(context.claims.owner)
+        self._mutex = threading.Lock()
+        #: When the keys that this process has worked on are due again; only those that are due by the time.
+        self._planned: dict[SequenceKey, float] = {}
         #: The owner that was served last (`RmsRecord.owner`).
         self._last = ""
         #: Whether the message with this number of a sequence is being posted, or waits to be.
@@ -51,6 +56,9 @@ class SourceWorker:
             self._work_filter = replace(self._work_filter, after=self._last)
         keys = self._context.store.due_rms(now, most, self._work_filter)
         step.more = len(keys) >= most
+        with self._mutex:  # those that are due now are among the keys, or more are due
+            self._planned = {key: due for key, due in self._planned.items() if due > now}
+        step.due = self._next_planned
         ready = [key for key in keys if not self._cool_down.waits(str(key), now)]
         taken = self._context.claims.take_all([f"rms {key.digest}" for key in ready], now)
         claims = {key: claim for key in ready if (claim := taken.get(f"rms {key.digest}")) is not None}
@@ -59,12 +67,15 @@ class SourceWorker:
             if done is not None:
                 step.add(done)
                 step.more = step.more or done.progress < len(claims)
+                step.drained = not step.more and len(claims) == len(keys)
                 return step
             step.more = step.more or len(claims) > ALONE
+        worked = 0
         for key, claim in islice(claims.items(), ALONE):
             try:
                 step.add(self._work(key, claim, now))
                 self._cool_down.worked(str(key))
+                worked += 1
             except Conflict:
                 self._context.claims.lost(claim)
             except StorageError as error:
@@ -73,6 +84,7 @@ class SourceWorker:
             except Exception:
                 log.exception("a sequence cannot be worked on", extra={"key": str(key)})
                 self._cool_down.add(str(key), now)
+        step.drained = not step.more and worked == len(keys)
         return step
 
     def refill(self, tx: Transaction, keys: Sequence[SequenceKey], now: float) -> Step:
@@ -93,8 +105,22 @@ class SourceWorker:
             tx.guard(claim)
             work = KeyWork(self._context, key, now, self.is_in_flight)
             work.do(tx)
+            tx.after_commit(partial(self.planned, {key: work.due}))
             step.add(work.step)
         return step
+
+    def planned(self, dues: Mapping[SequenceKey, float | None]) -> None:
+        """Note when keys are due next, after the commit that says so; ``None`` = by an event only."""
+        with self._mutex:
+            for key, due in dues.items():
+                if due is not None:
+                    self._planned[key] = due
+                else:
+                    self._planned.pop(key, None)
+
+    def _next_planned(self) -> float | None:
+        with self._mutex:
+            return min(self._planned.values(), default=None)
 
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None:
         """A transaction with `refill` of these keys failed: their claims may be lost."""
@@ -128,6 +154,7 @@ class SourceWorker:
                     break
                 tx.guard(claims[work.key])
                 work.do(tx)
+                tx.after_commit(partial(self.planned, {work.key: work.due}))
                 step.add(work.step)
                 size += work.bytes
                 last = work.owner
@@ -146,6 +173,7 @@ class SourceWorker:
             tx.guard(claim)
             work.do(tx)
         self._last = work.owner
+        self.planned({work.key: work.due})
         self._tell_stalled(work.step)
         return work.step
 

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, and_, bindparam, case, delete, exists, func, 
 from mercury.errors import Conflict
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.statemachine.ranges import RangeSet
+from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import BufferPart, Topic
 from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
@@ -127,7 +128,8 @@ class SqlInvoker:
         if markers:
             positions = [marker.position for marker in markers]
             self._tx.delete_naming(REMOVE.where(MESSAGE.c.position.in_(positions)))
-        self._tx.topics.add(Topic.INVOKER)
+        if record.machine.state is InvokerState.DONE:
+            self._tx.topics.add(Topic.INVOKER)  # the sequence that follows it may be delivered now
 
     def delete(self, sequence: str) -> None:
         self._tx.write(DELETE, {"sequence": sequence})

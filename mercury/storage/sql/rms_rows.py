@@ -20,7 +20,7 @@ from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.api import Topic
 from mercury.storage.order import RMS
-from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
 from mercury.storage.sizes import ANY_BYTES, within
 from mercury.storage.sql.acknowledged_rows import AcknowledgedRows
 from mercury.storage.sql.codec import body_values, outbound_message, outbound_values
@@ -142,6 +142,8 @@ class SqlRmsRows:
         most_bytes: int = ANY_BYTES,
     ) -> list[OutboundMessage]:
         self._require(record.channel.key)
+        if record.channel.role is Role.REQUEST and self._holds_all_unsettled(record):
+            return self._new_in_window(record, limit, most_bytes, 0, 0)
         if self._arrived:
             self.flush_pending()
         if not self._new.issuperset(self._numbered):
@@ -151,13 +153,31 @@ class SqlRmsRows:
         query = UNSETTLED_ONE if one else UNSETTLED_DUE
         found = self._tx.read(UNSETTLED if now is None else query, values)
         many, taken = (found[0]["many"], found[0]["taken"]) if found else (0, 0)
-        # Rows numbered by this transaction are not written yet. They have the highest numbers, and their bodies are
-        # here.
-        new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
-        rest = [row for row in new if not row.settled][: max(0, limit - many)]
-        rest = [row.copy() for row in within(rest, _bytes_in_window, most_bytes, taken)]
+        rest = self._new_in_window(record, limit, most_bytes, many, taken)
         rows = [_read(row, unread=now is not None and row["due"] <= now) for row in found]
         return [*rows, *rest]
+
+    def _holds_all_unsettled(self, record: RmsRecord) -> bool:
+        """Whether only rows that this transaction has numbered need transmission: the counters of the locked sequence
+        say so."""
+        machine = record.machine
+        mine = (self._numbered[position] for position in self._new if position in self._numbered)
+        new = [_number(row) for row in mine if row.sequence_id == record.id]
+        if (
+            machine.unanswered
+            or not machine.last_number
+            or machine.last_number != max(new, default=machine.last_number)
+        ):
+            return False
+        return machine.acknowledged.covers(1, min(new, default=machine.last_number + 1) - 1)
+
+    def _new_in_window(
+        self, record: RmsRecord, limit: int, most_bytes: int, many: int, taken: int
+    ) -> list[OutboundMessage]:
+        """The rows numbered by this transaction, which are not written yet. They have the highest numbers."""
+        new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
+        rest = [row for row in new if not row.settled][: max(0, limit - many)]
+        return [row.copy() for row in within(rest, _bytes_in_window, most_bytes, taken)]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for key in {row.channel.key for row in rows}:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from mercury.errors import Conflict, StorageError
+from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import StorageManager, Topic, Transaction
 from mercury.storage.records import RmdRecord, RmsRecord
 from mercury.testing.contract.builders import (
@@ -99,7 +100,7 @@ class RecordingListener:
         pytest.param(Topic.RMD, lambda tx: tx.rmd.insert(rmd_record("urn:rmd:2", due=NOW)), id="insert a destination"),
         pytest.param(Topic.RMD, lambda tx: tx.rmd.save(_due_destination(tx)), id="save a destination"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.add([inbound(1)]), id="add"),
-        pytest.param(Topic.INVOKER, lambda tx: _save_delivered(tx), id="save delivered"),
+        pytest.param(Topic.INVOKER, lambda tx: _save_delivered(tx), id="save the last delivery"),
         pytest.param(Topic.INVOKER, lambda tx: tx.invoker.delete("urn:rmd:1"), id="delete a buffer"),
     ],
 )  # fmt: skip
@@ -128,6 +129,7 @@ def _due(tx: Transaction) -> RmsRecord:
 def _save_delivered(tx: Transaction) -> None:
     record = tx.invoker.read("urn:rmd:1")
     assert record is not None
+    record.machine.state = InvokerState.DONE  # so that the sequence that follows it may be delivered
     tx.invoker.save_delivered(record, consumed=())
 
 

@@ -164,3 +164,68 @@ def test_a_store_that_is_away_is_one_line_in_the_log(caplog: pytest.LogCaptureFi
         "the store fails: connection refused; worker-0 waits, like all work, until the store answers",
         None,
     )
+
+
+def test_thread_that_has_left_nothing_rests_without_asking_the_store() -> None:
+    worker = FakeWorker()
+    with pool(worker, threads=1) as made:
+        asked = worker.asked
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step(progress=1, more=False, drained=True))
+        made.wake()
+        worker.looked()
+        assert worker.asked == asked
+        worker.orders.put(Step())
+
+
+def test_store_is_asked_after_a_turn_that_may_have_postponed_something_even_if_the_next_has_left_nothing() -> None:
+    """A handler has failed, and nothing else is due now: when is it called again?"""
+    worker = FakeWorker()
+    with pool(worker, threads=1) as made:
+        asked = worker.asked
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step(progress=1))
+        worker.looked()
+        worker.orders.put(Step(more=False, drained=True))
+        made.wake()
+        worker.looked()
+        assert worker.asked == asked + 1
+        worker.orders.put(Step())
+
+
+def test_thread_rests_on_if_the_work_that_would_be_due_now_is_done() -> None:
+    """A message would be sent again now, and its acknowledgement has come."""
+    worker = FakeWorker()
+    seen: queue.Queue[float | None] = queue.Queue()
+    times: list[float | None] = [None, time.time() + 0.02]
+
+    def due() -> float | None:
+        found = times.pop() if times else None
+        seen.put(found)
+        return found
+
+    with pool(worker, threads=1) as made:
+        asked = worker.asked
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step(progress=1, more=False, drained=True, due=due))
+        assert seen.get(timeout=PATIENCE) is not None
+        assert seen.get(timeout=PATIENCE) is None
+        assert worker.looks.empty()
+        assert worker.asked == asked
+        made.wake()
+        worker.looked()
+        worker.orders.put(Step())
+
+
+def test_thread_looks_when_the_work_that_it_has_planned_is_due() -> None:
+    worker = FakeWorker()
+    with pool(worker, threads=1) as made:
+        made.wake()
+        worker.looked()
+        soon = time.time() + 0.02
+        worker.orders.put(Step(progress=1, more=False, drained=True, due=lambda: soon))
+        worker.looked()
+        worker.orders.put(Step())
