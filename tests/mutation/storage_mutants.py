@@ -98,13 +98,38 @@ STORAGE = (
         "a single body as a value",
         (
             Change(
-                "mercury.storage.sql.postgres_dialect:Postgres.insert",
-                "one = len(rows) == 1 and bool(names)",
+                "mercury.storage.sql.postgres_dialect:Postgres.inserting",
+                "one = len(rows) == 1 and bool(_binary(table))",
                 "one = False",
             ),
         ),
         test="tests/storage/test_large_messages.py::"
         "test_body_that_is_stored_alone_is_not_put_into_a_list_for_the_driver",
+    ),
+    Mutant(
+        "two changes of a table in one statement",
+        (Change("mercury.storage.sql.statements:Statements.later", "if any(", "if False and any("),),
+        test="tests/storage/test_together.py::test_a_change_finds_the_row_that_a_change_of_the_same_table_before_it_has_made",
+    ),
+    Mutant(
+        "a deletion beside a change of its table",
+        (Change("mercury.storage.sql.statements:Statements.read_changing", "if any(", "if False and any("),),
+        test="tests/storage/test_together.py::test_a_row_that_is_numbered_and_settled_in_one_transaction_is_deleted",
+    ),
+    Mutant(
+        "a query before the changes that wait",
+        (Change("mercury.storage.sql.statements:Statements.read", "self.send_pending()", "pass"),),
+        test="tests/storage/test_together.py::test_a_query_of_the_same_transaction_sees_a_change_that_waited",
+    ),
+    Mutant(
+        "a savepoint keeps the changes that wait",
+        (Change("mercury.storage.sql.transaction:SqlTransaction.savepoint", "self.drop_pending()", "pass"),),
+        test="tests/storage/test_together.py::test_a_change_that_waited_is_undone_with_its_savepoint",
+    ),
+    Mutant(
+        "changes wait for a commit of the application",
+        (Change("mercury.storage.sql.statements:Statements._may_wait", " and not self.joined", ""),),
+        test="tests/storage/test_together.py::test_a_change_in_a_transaction_that_the_application_commits_does_not_wait",
     ),
     Mutant(
         "error of a savepoint",

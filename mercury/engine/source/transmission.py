@@ -49,8 +49,7 @@ class KeyWork:
     :param pairs: lock also the offered sequences that end with those of the key. Needed only after `PairEnds`.
     """
 
-    #: Whether only one message is sent.
-    _one_message = False
+    _one_message = False  #: Whether only one message is sent.
 
     def __init__(
         self, context: EngineContext, key: SequenceKey, now: float, is_in_flight: IsInFlight, *, pairs: bool = False
@@ -60,8 +59,7 @@ class KeyWork:
         self.now = now
         self._is_in_flight = is_in_flight
         self.step = Step(progress=1)
-        #: The owner that this turn counts for (`RmsRecord.owner`).
-        self.owner = ""
+        self.owner = ""  #: That this turn counts for (`RmsRecord.owner`).
         self.bytes = 0  #: Of the bodies that were read.
         self.due: float | None = None  #: When the key is due next, after its work.
         self._pairs = pairs

@@ -117,7 +117,7 @@ class AcknowledgedRows:
         """
         values = {"at": self._tx.store.clock(), **values}
         if self._tx.dialect.changes_in_queries:
-            (found,) = self._tx.read_locked(_removal(which, size), values)
+            (found,) = self._tx.read_changing(_removal(which, size), values, ROW, BODY, KEPT)
             self._tx.note_unnamed(found["unnamed"] or ())
             return int(found["new"])
         correlations, bodies, rows = _removals(which, size)

@@ -153,6 +153,17 @@ class Dialect(ABC):
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         """Update rows with the same columns by their column ``key``, in one statement."""
 
+    def inserting(self, table: Table, rows: Rows) -> tuple[str, dict[str, Any]]:
+        """The text and the named parameters of `insert`.
+
+        :raises CapabilityError: a query cannot contain a change (`changes_in_queries`).
+        """
+        raise CapabilityError(f"{self} has no changes in queries")
+
+    def updating(self, table: Table, key: str, rows: Rows) -> tuple[str, dict[str, Any]]:
+        """The text and the named parameters of `update`; otherwise as `inserting`."""
+        raise CapabilityError(f"{self} has no changes in queries")
+
     def insert_marker(self, connection: Connection, table: Table, marker: str, *, ignore: bool = False) -> bool:
         """Insert a row with an ``id``, and `now` as ``made_at``; in one statement if the database can.
 

@@ -50,12 +50,26 @@ DELETE = Prepared(delete(BUFFER).where(BUFFER.c.sequence == bindparam("sequence"
 #: A message whose sequence has no buffer.
 WITHOUT_BUFFER = ~exists().where(BUFFER.c.sequence == MESSAGE.c.sequence)
 #: Conditional on the version: of two deliveries from the same state of a buffer, one succeeds.
-SAVE_IF_UNCHANGED = Prepared(
+SAVE = (
     update(BUFFER)
     .where(BUFFER.c.sequence == bindparam("known"), BUFFER.c.version == bindparam("known_version"))
     .values({column.name: bindparam(f"new_{column.name}") for column in BUFFER.c if column.name != "turn"})
     .values(turn=NEWEST)
 )
+SAVE_IF_UNCHANGED = Prepared(SAVE)
+
+
+def _save_and_consume() -> Prepared:
+    """Both as one statement, for a database where a query can contain changes: how many buffers were saved, and the
+    names of attachments in the deleted rows (``None`` = none)."""
+    saved = SAVE.returning(BUFFER.c.sequence).cte("saved")
+    gone = REMOVE.where(OF_SEQUENCE, IS_MESSAGE, BETWEEN).cte("gone")
+    names = func.array_agg(gone.c.attachments_id).filter(gone.c.attachments_id.is_not(None))
+    marked = select(func.count()).select_from(saved).scalar_subquery().label("marked")
+    return Prepared(select(marked, select(names).scalar_subquery().label("unnamed")))
+
+
+SAVE_AND_CONSUME = _save_and_consume()
 
 
 class SqlInvoker:
@@ -68,7 +82,7 @@ class SqlInvoker:
         self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0} for record in records])
 
     def add(self, messages: Sequence[InboundMessage]) -> None:
-        self._tx.insert(MESSAGE, [inbound_values(message) for message in messages])
+        self._tx.insert_later(MESSAGE, [inbound_values(message) for message in messages])
         if messages:
             self._tx.topics.add(Topic.INVOKER)
 
@@ -120,10 +134,18 @@ class SqlInvoker:
         self._tx.locked(INVOKER, self._tx.to_lock(INVOKER, [record.sequence]))
         values = {f"new_{name}": value for name, value in invoker_values(record).items()}
         before = {"new_version": record.version + 1, "known": record.sequence, "known_version": record.version}
-        marked = self._tx.write(SAVE_IF_UNCHANGED, values | before)
+        ranges = list(_ranges(consumed))
+        if len(ranges) == 1 and self._tx.dialect.changes_in_queries:
+            (low, high), ranges = ranges[0], []
+            between = {"sequence": record.sequence, "low": low, "high": high}
+            (found,) = self._tx.read_changing(SAVE_AND_CONSUME, values | before | between, BUFFER, MESSAGE)
+            marked = found["marked"]
+            self._tx.note_unnamed(found["unnamed"] or ())
+        else:
+            marked = self._tx.write(SAVE_IF_UNCHANGED, values | before)
         if marked != 1:
             raise Conflict(f"another transaction has delivered from the buffer of {record.sequence}")
-        for low, high in _ranges(consumed):
+        for low, high in ranges:
             self._tx.delete_naming(CONSUME, {"sequence": record.sequence, "low": low, "high": high})
         if markers:
             positions = [marker.position for marker in markers]

@@ -175,16 +175,18 @@ class Postgres(Dialect):
     def insert(self, connection: Connection, table: Table, rows: Rows, *, ignore: bool = False) -> None:
         if not rows:
             return
+        change(connection, *self.inserting(table, rows, ignore=ignore))
         names = _binary(table)
-        # The driver copies a single value once, and those of a list twice.
-        one = len(rows) == 1 and bool(names)
-        statement, columns = _insert(table, ignore=ignore, one=one)
-        if one:
-            change(connection, statement, {name: _alone(rows[0][name]) for name in columns})
-        else:
-            change(connection, statement, {name: _array([row[name] for row in rows]) for name in columns})
         if names:
             note_bytes(connection, [row[name] for row in rows for name in names])
+
+    def inserting(self, table: Table, rows: Rows, *, ignore: bool = False) -> tuple[str, dict[str, Any]]:
+        # The driver copies a single value once, and those of a list twice.
+        one = len(rows) == 1 and bool(_binary(table))
+        statement, columns = _insert(table, ignore=ignore, one=one)
+        if one:
+            return statement, {name: _alone(rows[0][name]) for name in columns}
+        return statement, {name: _array([row[name] for row in rows]) for name in columns}
 
     def insert_both(
         self,
@@ -214,11 +216,12 @@ class Postgres(Dialect):
         return values.table_valued("value").render_derived(name="each")
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
-        if not rows:
-            return
+        if rows:
+            change(connection, *self.updating(table, key, rows))
+
+    def updating(self, table: Table, key: str, rows: Rows) -> tuple[str, dict[str, Any]]:
         columns = tuple(rows[0])
-        parameters = {name: _array([row[name] for row in rows]) for name in columns}
-        change(connection, _update(table, key, columns), parameters)
+        return _update(table, key, columns), {name: _array([row[name] for row in rows]) for name in columns}
 
 
 @compiles(Among, "postgresql")

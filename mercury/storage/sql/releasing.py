@@ -22,8 +22,13 @@ GROWN_BYTES = 4 * 1024 * 1024
 
 def note_bytes(connection: Connection, values: Iterable[object]) -> None:
     """Note what is sent or received in one statement: if its bytes are many, `release` drops the connection."""
-    if sum([len(value) for value in values if type(value) is bytes]) >= GROWN_BYTES:
+    if are_many_bytes(values):
         connection.info[GROWN] = True
+
+
+def are_many_bytes(values: Iterable[object]) -> bool:
+    """Whether the buffers of a connection grow for good if one statement has these values."""
+    return sum([len(value) for value in values if type(value) is bytes]) >= GROWN_BYTES
 
 
 def release(connection: Connection) -> None:

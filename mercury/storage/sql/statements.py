@@ -16,7 +16,8 @@ from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.prepared import Prepared, Row, change, fetch
-from mercury.storage.sql.releasing import OWNER
+from mercury.storage.sql.releasing import OWNER, are_many_bytes
+from mercury.storage.sql.together import Change, together
 
 Parameters: TypeAlias = Mapping[str, Any]
 
@@ -91,13 +92,19 @@ class Statements:
         self.topics: set[Topic] = set()
         #: Topics to announce to other processes only.
         self.topics_elsewhere: set[Topic] = set()
+        #: Changes that are sent with the next statement.
+        self._pending: list[Change] = []
         #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
         self.unnamed: set[str] = set()
 
     # --- statements ------------------------------------------------------------------------------------------------
 
     def writing(self) -> Connection:
-        """The connection of this transaction, ready to write."""
+        """The connection of this transaction, ready to write; all changes before are sent."""
+        self.send_pending()
+        return self._begun()
+
+    def _begun(self) -> Connection:
         connection = self._connected()
         if not self._writing:
             self._writing = True
@@ -117,6 +124,7 @@ class Statements:
 
     def read(self, query: Select[Any] | Prepared, parameters: Parameters | None = None) -> Sequence[Row]:
         """Read rows, as committed or as this transaction has changed them. Takes no lock."""
+        self.send_pending()
         connection = self._connected()
         with translated():
             if isinstance(query, Prepared):
@@ -129,6 +137,48 @@ class Statements:
         """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file."""
         self.writing()
         return self.read(query, parameters)
+
+    def read_changing(self, query: Prepared, parameters: Parameters, *tables: Table) -> Sequence[Row]:
+        """Read rows by a query that locks rows, and may change rows of these tables; together with the changes before,
+        if none is of these tables."""
+        names = {table.name for table in tables}
+        if any(change.table in names for change in self._pending):
+            self.send_pending()
+        if not self._pending:
+            return self.read_locked(query, parameters)
+        connection, compiled, pending = self._begun(), self.dialect.compiled(query), self._pending
+        self._pending = []
+        with translated():
+            values = compiled.parameters(parameters)
+            assert isinstance(values, dict)
+            return compiled.rows(fetch(connection, *together(pending, compiled.text, values)))
+
+    def later(self, table: Table, text: str, parameters: dict[str, Any]) -> None:
+        """Change a table with the next statement of this transaction, or before its commit.
+
+        :raises Exception: changes before this one fail.
+        """
+        self._begun()
+        if any(change.table == table.name for change in self._pending):
+            self.send_pending()
+        self._pending.append(Change(table.name, text, parameters))
+
+    def send_pending(self) -> None:
+        """Send the changes that wait, as one statement."""
+        if not self._pending:
+            return
+        (*before, last), self._pending = self._pending, []
+        with translated():
+            change(self._begun(), *together(before, last.text, last.parameters))
+
+    def drop_pending(self) -> None:
+        """Drop the changes that wait: what they belong to is rolled back."""
+        self._pending.clear()
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether changes may wait: not if the application commits, which does not send them."""
+        return self.dialect.changes_in_queries and not self.joined
 
     def write(self, statement: Executable | Prepared, parameters: Parameters | None = None) -> int:
         """Execute a change; returns how many rows it has changed."""
@@ -168,6 +218,13 @@ class Statements:
             with translated():
                 self.dialect.insert(connection, table, rows, ignore=ignore)
 
+    def insert_later(self, table: Table, rows: Sequence[Parameters]) -> None:
+        """Insert rows, whose errors may appear with a later statement."""
+        if rows and self._may_wait and not are_many_bytes(value for row in rows for value in row.values()):
+            self.later(table, *self.dialect.inserting(table, rows))
+        else:
+            self.insert(table, rows)
+
     def insert_both(
         self,
         first: Table,
@@ -182,7 +239,10 @@ class Statements:
             self.dialect.insert_both(connection, first, first_rows, second, second_rows, marker)
 
     def update(self, table: Table, key: str, rows: Sequence[Parameters]) -> None:
-        if rows:
+        """Update rows by their column ``key``; errors may appear with a later statement."""
+        if rows and self._may_wait:
+            self.later(table, *self.dialect.updating(table, key, rows))
+        elif rows:
             connection = self.writing()
             with translated():
                 self.dialect.update(connection, table, key, rows)

@@ -119,9 +119,11 @@ class SqlTransaction(Statements):
             with self._sessions.level():
                 yield
             self.flush_records()
+            self.send_pending()
             self.check_deferred()
         except BaseException:
             self._part = outer
+            self.drop_pending()
             self.rmd.forget_changes()
             self.rms.forget_changes()
             self.rms.truncate(lengths[0])
@@ -169,6 +171,7 @@ class SqlTransaction(Statements):
 
     def restart(self) -> None:
         """Roll back everything that this transaction has done in the database, and begin again."""
+        self.drop_pending()
         if self._writing and self._connection is not None:
             self._ending = True
             with translated():
@@ -270,11 +273,12 @@ class SqlTransaction(Statements):
         self.attachments.remove_unnamed()
         if self._writing and self._claims:
             self._check_claims()
+        self.send_pending()
 
     def _check_claims(self) -> None:
         held: set[Claim] = set()
         for part in chunks([claim.resource for claim in self._claims]):
-            held.update(Claim(**row) for row in self.read_locked(HELD, {"resources": part}))
+            held.update(Claim(**row) for row in self.read_changing(HELD, {"resources": part}))
         for claim in self._claims:
             if claim not in held:
                 raise Conflict(f"the claim on {claim.resource} is lost")
@@ -297,6 +301,7 @@ class SqlTransaction(Statements):
         self._ending = True
         if self.outcome.ending is Ending.OPEN:
             self.outcome = Outcome(ending=Ending.ROLLED_BACK)
+        self.drop_pending()
         if self._connection is None:
             return
         try:
