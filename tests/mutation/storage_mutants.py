@@ -132,6 +132,18 @@ STORAGE = (
         test="tests/storage/test_together.py::test_a_change_in_a_transaction_that_the_application_commits_does_not_wait",
     ),
     Mutant(
+        "caught error of the database",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.check_usable",
+                "if self._deferred is not None:",
+                "if False:",
+            ),
+        ),
+        test="tests/storage/test_caught_errors.py::"
+        "test_message_whose_handler_catches_an_error_fails_and_stops_no_other[own savepoint]",
+    ),
+    Mutant(
         "error of a savepoint",
         (
             Change(

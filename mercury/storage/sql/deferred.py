@@ -1,4 +1,4 @@
-"""Deferred constraints, checked before the commit (decision 9)."""
+"""What is checked before the work of the application is kept: deferred constraints (decision 9), failed statements."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ class DeferredConstraints:
         self._connection = connection
         self._dialect = dialect
         self._any: bool | None = None
+
+    def check_usable(self) -> None:
+        """Check that no statement of the application has failed whose error it has caught.
+
+        :raises DataError: one has, and the database executes no other in this transaction.
+        """
+        self._dialect.check_usable(self._connection)
 
     def check(self) -> None:
         """Check the deferred constraints now; they stay deferred for later statements.

@@ -195,6 +195,12 @@ class Dialect(ABC):
             savepoint.
         """
 
+    def check_usable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
+        """Check that the database still executes statements of the transaction.
+
+        :raises DataError: an earlier one has failed; the transaction can only roll back to a savepoint.
+        """
+
     def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
         """Check that a session of the application commits durably.
 

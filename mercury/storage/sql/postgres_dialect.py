@@ -34,7 +34,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from mercury.errors import CapabilityError
+from mercury.errors import CapabilityError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
@@ -48,6 +48,10 @@ PREPARE_AFTER = 1
 SCHEMA_LOCK = 0x6D657263
 NOW = "select extract(epoch from clock_timestamp())::double precision"
 HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
+ABORTED = (
+    "a statement has failed, and PostgreSQL executes no other in this transaction although its error was caught: put a "
+    "statement that may fail into 'with tx.savepoint():', and catch its error around that"
+)
 #: Rolling back to the nested savepoint restores the modes of the constraints; one round trip.
 CHECK_DEFERRED = (
     "savepoint mercury_check; set constraints all immediate; "
@@ -150,6 +154,11 @@ class Postgres(Dialect):
 
     def check_deferred(self, connection: Connection) -> None:
         connection.exec_driver_sql(CHECK_DEFERRED, execution_options=AS_IT_IS)
+
+    def check_usable(self, connection: Connection) -> None:
+        driver: object = None if connection.invalidated else connection.connection.dbapi_connection
+        if isinstance(driver, psycopg.Connection) and driver.info.transaction_status == TransactionStatus.INERROR:
+            raise DataError(ABORTED)
 
     def check_durable(self, connection: Connection) -> None:
         if connection.exec_driver_sql("show synchronous_commit").scalar() == "off":

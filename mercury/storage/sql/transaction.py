@@ -118,6 +118,7 @@ class SqlTransaction(Statements):
         try:
             with self._sessions.level():
                 yield
+            self.check_usable()
             self.flush_records()
             self.send_pending()
             self.check_deferred()
@@ -139,6 +140,7 @@ class SqlTransaction(Statements):
         return self._deferred is not None
 
     def end_work(self) -> None:
+        self.check_usable()
         self._sessions.keep()
         if self._part is not None:
             self._part.end_work()
@@ -151,6 +153,11 @@ class SqlTransaction(Statements):
 
     def _begin_part(self) -> Part:
         return StorePart(self)
+
+    def check_usable(self) -> None:
+        """Check that each database of the application still executes statements in this transaction."""
+        if self._deferred is not None:
+            self._deferred.check_usable()
 
     def check_deferred(self) -> None:
         """Check deferred constraints now: an error at the commit would roll back all messages of the transaction."""

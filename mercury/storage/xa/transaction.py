@@ -98,6 +98,11 @@ class XaTransaction(SqlTransaction):
             part.enlist(branch)
         return part
 
+    def check_usable(self) -> None:
+        super().check_usable()
+        for branch in self._branches.values():
+            branch.deferred.check_usable()
+
     def check_deferred(self) -> None:
         super().check_deferred()
         for branch in self._branches.values():
