@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="rounds, in which the ways take turns (3)")
     parser.add_argument("--only", action="append", default=[], help="ways whose names contain this text (repeatable)")
     parser.add_argument("--quick", action="store_true", help="200 rows, one round, small growth, nothing is repeated")
+    parser.add_argument("--largest", type=int, help="growth: the largest number of messages, sequences and bytes")
     parser.add_argument(
         "--folder", type=Path, help="for the results (benchmarks; build/benchmarks if not everything runs)"
     )
@@ -48,7 +49,7 @@ def main() -> None:
     parts = ["ways" if part == "rivals" else part for part in options.parts] or list(PARTS)
     if unknown := sorted(set(parts) - set(PARTS)):
         parser.error(f"unknown: {', '.join(unknown)}")
-    whole = not (options.quick or options.only or options.parts)
+    whole = not (options.quick or options.only or options.parts or options.largest)
     folder = options.folder or (ROOT / "benchmarks" if whole else ROOT / "build" / "benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
     records = run(
@@ -58,12 +59,22 @@ def main() -> None:
         rounds=options.rounds or (1 if options.quick else 3),
         only=options.only,
         quick=options.quick,
+        largest=options.largest,
     )
     print(table(records))
     print(target_table(records))
 
 
-def run(parts: Iterable[str], folder: Path, *, rows: int, rounds: int, only: list[str], quick: bool) -> list[Record]:
+def run(
+    parts: Iterable[str],
+    folder: Path,
+    *,
+    rows: int,
+    rounds: int,
+    only: list[str],
+    quick: bool,
+    largest: int | None = None,
+) -> list[Record]:
     """Run the parts and write the results into the folder."""
     records: list[Record] = []
     with ExitStack() as stack:
@@ -86,7 +97,7 @@ def run(parts: Iterable[str], folder: Path, *, rows: int, rounds: int, only: lis
         work: dict[str, Callable[[], Iterable[Record]]] = {
             "ways": lambda: all_ways(bench, rounds, only),
             "costs": lambda: all_costs(bench),
-            "growth": lambda: growth.all_growth(bench, quick=quick),
+            "growth": lambda: growth.all_growth(bench, quick=quick, largest=largest),
             "reconcile": lambda: reconciled(20_000 if quick else 1_000_000),
         }
         for part in parts:

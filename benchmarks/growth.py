@@ -160,10 +160,15 @@ GROWTH: tuple[tuple[Callable[[Bench, int], Iterable[Record]], tuple[int, ...], t
 )
 
 
-def all_growth(bench: Bench, *, quick: bool) -> Iterable[Record]:
-    """The records of all sizes; one that does not end in time is skipped with the reason."""
+def all_growth(bench: Bench, *, quick: bool, largest: int | None = None) -> Iterable[Record]:
+    """The records of all sizes; one that does not end in time is skipped with the reason.
+
+    :param largest: no larger size is measured.
+    """
     for measure, small, whole in GROWTH:
         for size in small if quick else whole:
+            if largest is not None and size > largest:
+                continue
             try:
                 yield from measure(bench, size)
             except (GivenUp, ChildEnded) as error:
