@@ -174,6 +174,7 @@ def test_body_that_is_stored_alone_is_not_put_into_a_list_for_the_driver(postgre
         tracemalloc.start()
         try:
             tx.invoker.add([row])
+            tx.send_pending()
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
