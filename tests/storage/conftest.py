@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from mercury.cli.main import run
 from tests.acceptance.processes import Ended
+from tests.storage.placed_orders import PairOf, pairs
 from tests.stores import EVERY, SQL, NewUrl, urls_of
 
 #: Runs ``mercury`` with these arguments and variables.
@@ -58,3 +59,10 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
         return Ended(int(str(code or 0)), said.out, said.err)
 
     return run_it
+
+
+@pytest.fixture
+def pair_of() -> Iterator[PairOf]:
+    """Makes pairs whose server inserts orders."""
+    with pairs() as made:
+        yield made

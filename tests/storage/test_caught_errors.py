@@ -12,9 +12,8 @@ from mercury import Transaction
 from mercury.engine.delivery import shared
 from mercury.errors import DataError
 from mercury.statemachine.policy import DestinationPolicy, OnFailure
-from tests.storage.test_shared_savepoints import PairOf, Shop, failures, pair_of, placed, send
-
-__all__ = ["pair_of"]
+from tests.storage.placed_orders import PairOf, placed, send
+from tests.storage.test_shared_savepoints import Shop, failures
 
 
 def divide(tx: Transaction) -> None:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from mercury import (
     ApplicationFault,
@@ -25,18 +23,7 @@ from mercury.engine.events import Delivered, HandlerFailed
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, OnFailure
 from mercury.storage.sql.postgres_dialect import Postgres
 from mercury.testing import Pair
-
-INSERT = text("insert into placed(id) values (:id)")
-
-
-@dataclass
-class Order:
-    id: int
-
-
-@dataclass
-class Placed:
-    id: int
+from tests.storage.placed_orders import INSERT, Order, PairOf, Placed, placed, send
 
 
 class Shop:
@@ -71,35 +58,6 @@ class Shop:
             tx.connection().execute(INSERT, {"id": order.id})
         for order in orders:
             self.check(order)
-
-
-#: Makes a pair whose server has the service of a shop and a store at a URL.
-PairOf = Callable[..., Pair]
-
-
-@pytest.fixture
-def pair_of() -> Iterator[PairOf]:
-    with ExitStack() as stack:
-
-        def made(shop: Shop, url: str) -> Pair:
-            pair = stack.enter_context(Pair(shop.service, server_store=url))
-            position = "bigserial primary key" if "postgresql" in url else "integer primary key"
-            with pair.server.transaction() as tx:
-                tx.connection().execute(text(f"create table placed(position {position}, id integer)"))
-            return pair
-
-        yield made
-
-
-def send(pair: Pair, ids: Sequence[int], name: str = "Place") -> None:
-    with pair.client.transaction() as tx:
-        for number in ids:
-            pair.to().send(Order(number), operation=name, tx=tx)
-
-
-def placed(pair: Pair) -> list[int]:
-    with pair.server.transaction() as tx:
-        return list(tx.connection().scalars(text("select id from placed order by position")))
 
 
 def refuse(number: int, error: Exception) -> Callable[[Order], None]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
-from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import Connection, text
@@ -17,19 +15,9 @@ from mercury.engine.events import Delivered, HandlerFailed
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, OnFailure
 from mercury.storage.sql.postgres_dialect import Postgres
 from mercury.testing import Pair
+from tests.storage.placed_orders import INSERT, Order, PairOf, Placed, placed, send
 
-INSERT = text("insert into placed(id) values (:id)")
 LIMIT = Settings().engine.invoke_batch
-
-
-@dataclass
-class Order:
-    id: int
-
-
-@dataclass
-class Placed:
-    id: int
 
 
 class Shop:
@@ -63,39 +51,10 @@ class Shop:
         self.check = check
 
 
-#: Makes a pair whose server has the service of a shop and a store at a URL.
-PairOf = Callable[..., Pair]
-
-
 @pytest.fixture(autouse=True)
 def _whole_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """However slow the machine is, a savepoint lasts for the whole run."""
     monkeypatch.setattr(shared, "SHARED_SECONDS", 3600.0)
-
-
-@pytest.fixture
-def pair_of() -> Iterator[PairOf]:
-    with ExitStack() as stack:
-
-        def made(shop: Shop, url: str) -> Pair:
-            pair = stack.enter_context(Pair(shop.service, server_store=url))
-            position = "bigserial primary key" if "postgresql" in url else "integer primary key"
-            with pair.server.transaction() as tx:
-                tx.connection().execute(text(f"create table placed(position {position}, id integer)"))
-            return pair
-
-        yield made
-
-
-def send(pair: Pair, ids: Sequence[int]) -> None:
-    with pair.client.transaction() as tx:
-        for number in ids:
-            pair.to().send(Order(number), operation="Place", tx=tx)
-
-
-def placed(pair: Pair) -> list[int]:
-    with pair.server.transaction() as tx:
-        return list(tx.connection().scalars(text("select id from placed order by position")))
 
 
 def failures(pair: Pair) -> list[tuple[int, int]]:
