@@ -86,6 +86,22 @@ class Clock:
         return self.now
 
 
+def in_threads(
+    exchange: Callable[[Outgoing], bool | None], ended: Callable[[Sequence[Ended]], None]
+) -> Callable[[Sequence[Begun]], None]:
+    """Makes each exchange in a thread, and reports its end; the exchange returns whether its reply is queued."""
+    helpers = HelperThreads("exchange")
+
+    def run(begun: Begun) -> None:
+        ended([Ended(begun, bool(exchange(begun.outgoing)))])
+
+    def begin(exchanges: Sequence[Begun]) -> None:
+        for begun in exchanges:
+            helpers.run(partial(run, begun))
+
+    return begin
+
+
 def pool(
     count: int,
     exchange: Callable[[Outgoing], bool | None],
@@ -93,16 +109,7 @@ def pool(
     clock: Callable[[], float] = time.monotonic,
 ) -> SenderPool:
     """A pool whose exchanges each take a thread."""
-    helpers = HelperThreads("exchange")
-
-    def run(begun: Begun) -> None:
-        made.ended([Ended(begun, bool(exchange(begun.outgoing)))])
-
-    def begin(exchanges: Sequence[Begun]) -> None:
-        for begun in exchanges:
-            helpers.run(partial(run, begun))
-
-    made = SenderPool(count, begin, failing, clock)
+    made = SenderPool(count, in_threads(exchange, lambda ends: made.ended(ends)), failing, clock)
     return made
 
 

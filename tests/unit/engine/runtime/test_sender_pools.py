@@ -4,41 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 
 import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
-from mercury.engine.runtime.helper_threads import HelperThreads
-from mercury.engine.runtime.sender_pool import Begun, Ended
 from mercury.engine.runtime.sender_pools import SenderPools
-from mercury.statemachine.protocol import Protocol
-from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
+from tests.unit.engine.runtime.test_sender_pool import in_threads, outgoing
 
 SLOW = "http://slow.example/a"
 
 
-def outgoing(url: str, number: int) -> Outgoing:
-    versions = Protocol()
-    envelope = Envelope(soap=versions.soap, addressing=versions.addressing, rm=versions.rm, action="urn:a", body=EMPTY)
-    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
-
-
 def pools(count: int, exchange: Callable[[Outgoing], bool | None]) -> SenderPools:
     """Pools whose exchanges each take a thread."""
-    helpers = HelperThreads("exchange")
-
-    def run(begun: Begun) -> None:
-        made.ended([Ended(begun, bool(exchange(begun.outgoing)))])
-
-    def begin(exchanges: Sequence[Begun]) -> None:
-        for begun in exchanges:
-            helpers.run(partial(run, begun))
-
-    made = SenderPools(count, begin, lambda _: False)
+    made = SenderPools(count, in_threads(exchange, lambda ends: made.ended(ends)), lambda _: False)
     return made
 
 
