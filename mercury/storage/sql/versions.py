@@ -18,7 +18,7 @@ from mercury.storage.sql.schema import STORE
 
 VERSION_TABLE = "mercury_schema_version"
 #: All versions of the schema; the last one is this Mercury's.
-KNOWN = ("0001",)
+KNOWN = ("0001", "0002")
 HEAD = KNOWN[-1]
 
 
