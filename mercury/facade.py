@@ -7,9 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mercury.client import overview
@@ -32,7 +30,8 @@ from mercury.engine.runtime.security_settings import parties_of
 from mercury.engine.runtime.threads import Runtime
 from mercury.engine.runtime.transport import ConcurrentTransport, HttpTransport, Transport
 from mercury.engine.status import SequenceStatus
-from mercury.errors import ConfigurationError, MercuryError
+from mercury.errors import MercuryError
+from mercury.hosting import Hosting
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
 from mercury.service.definition import Service, read_callback
@@ -45,10 +44,8 @@ from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
 
 if TYPE_CHECKING:
-    from fastapi import APIRouter, FastAPI
-
+    from mercury.service.endpoint import Host
     from mercury.service.identity import Authenticate
-    from mercury.service.publishing import Documents
     from mercury.service.serving import BackgroundServer
     from mercury.storage.xa.coordinator import Coordinator
     from mercury.storage.xa.recovery import InDoubt
@@ -58,7 +55,7 @@ log = logging.getLogger("mercury")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Mercury(Observable, Outgoing):
+class Mercury(Observable, Outgoing, Hosting):
     """Reliable messages for one process: the client's side, the server's side, or both.
 
     :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that
@@ -173,65 +170,6 @@ class Mercury(Observable, Outgoing):
             return function
 
         return register
-
-    # --- serving ---------------------------------------------------------------------------------------------------
-
-    def add_service(self, service: Service) -> None:
-        """Host a service in this process.
-
-        :raises ConfigurationError: it has no operation, or its name is taken.
-        """
-        service.register_with(self._registry)
-        self._security.add_service(service.name, service.security)
-        self._services.append(service)
-
-    def router(self, *services: Service) -> APIRouter:
-        """A FastAPI router with the endpoints of services and the one for responses; hosts the services.
-
-        Without services, the router of those that `add_service` has added.
-        """
-        from mercury.service.host import service_router
-
-        for service in services:
-            self.add_service(service)
-        return service_router(self, services or self._services)
-
-    def app(self, *services: Service) -> FastAPI:
-        """A FastAPI application that hosts services and nothing else: endpoints, health and status."""
-        from mercury.service.host import application
-
-        return application("Mercury", [self.router(*services), self.status_router()], self.lifespan)
-
-    def status_router(self) -> APIRouter:
-        """A FastAPI router with ``/healthz``, ``/readyz`` and the status, for an application of one's own."""
-        from mercury.service.host import status_router
-
-        return status_router(self.watch)
-
-    def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
-        """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""
-        from mercury.service.host import lifespan_of
-
-        # An HTTP server has let its exchanges end before it says so here: half of the time is taken to be gone.
-        deadline = self.settings.http.shutdown_deadline / 2
-        return lifespan_of(self.start, partial(self.stop, deadline))(app)
-
-    def listen(self, *services: Service, host: str = "127.0.0.1", port: int = 0) -> str:
-        """Serve in a thread of this process and start: for clients that listen, and for small servers.
-
-        :param host: the interface; it is also the host in ``address`` unless the settings have one.
-        :param port: 0 = any that is free.
-        :returns: the URL it is reached at. `stop` ends it.
-        :raises ConfigurationError: nothing can listen there.
-        """
-        from mercury.service.serving import BackgroundServer
-
-        server = BackgroundServer(host, port, self.settings.tls)
-        if self.settings.address is None:
-            self.settings = replace(self.settings, address=server.url)
-        server.start(self.app(*services), self.settings.http)
-        self._server = server
-        return server.url
 
     # --- running ---------------------------------------------------------------------------------------------------
 
@@ -379,6 +317,9 @@ class Mercury(Observable, Outgoing):
     def surroundings(self) -> SenderPort:
         return self
 
+    def _host(self) -> Host:
+        return self
+
     def has_callback(self, name: str) -> bool:
         return self._registry.callback(name) is not None
 
@@ -389,19 +330,6 @@ class Mercury(Observable, Outgoing):
     @property
     def address(self) -> str | None:
         return self.settings.address
-
-    def documents(self, service: str) -> Documents:
-        """The WSDL of a service that is hosted here, and its schemas, as its endpoint publishes them.
-
-        :raises ConfigurationError: there is no such service, or two of its operations have elements of the same name
-            and of different classes.
-        """
-        from mercury.service.publishing import documents_of
-
-        found = next((each for each in self._services if each.name == service), None)
-        if found is None:
-            raise ConfigurationError(f"no service is named {service!r}")
-        return documents_of(found, self.settings, self._security.settings_of(service))
 
     @property
     def back_channel_wait(self) -> float:

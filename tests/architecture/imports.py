@@ -57,6 +57,10 @@ ALLOWED = MappingProxyType(
             *("mercury.service.paths", "mercury.service.definition", "mercury.settings", "mercury.contract"),
             "mercury.security.settings",
         ),
+        # The half of the facade that hosts.
+        "mercury.hosting": (
+            *("mercury.errors", "mercury.engine", "mercury.client.overview", "mercury.service", "mercury.settings"),
+        ),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
         "mercury.cli": ("mercury",),
@@ -98,9 +102,9 @@ ONLY_IN = MappingProxyType(
         "pytest": (("mercury/testing/contract/*",), ()),
         "pyspark": ((), ("mercury/reconcile/*",)),
         "jinja2": (("mercury/reconcile/report.py",), ()),
-        "fastapi": (("mercury/service/*",), ("mercury/facade.py",)),
-        "starlette": (("mercury/service/*",), ("mercury/facade.py", "mercury/cli/serve.py")),
-        "uvicorn": (("mercury/service/*",), ("mercury/facade.py",)),
+        "fastapi": (("mercury/service/*",), ("mercury/hosting.py",)),
+        "starlette": (("mercury/service/*",), ("mercury/cli/serve.py",)),
+        "uvicorn": (("mercury/service/*",), ()),
         # The network: where no transaction is open.
         "http": (
             (
@@ -145,6 +149,9 @@ FOR_TESTS = "mercury.testing"
 
 #: Modules that load FastAPI: the facade imports them when something is served, not when something is sent.
 LOADED_LATE = ("mercury.service.host", "mercury.service.serving", "mercury.cli", "mercury.simulation")
+
+#: The class `Mercury`, in its parts.
+FACADE = ("mercury.facade", "mercury.hosting", "mercury.outgoing")
 
 #: Import names that would load a second copy of a part.
 BARE = ("service", "statemachine", "storage")
@@ -243,8 +250,8 @@ def _broken(module: str, each: Import) -> Iterable[str]:
         for posting, users in POSTING.items():
             if _within(each.module, (posting,)) and not _within(module, users):
                 yield f"{posting} is imported by {', '.join(users)} only: the network is not used in transactions"
-        if module == "mercury.facade" and not each.lazy and _within(each.module, LOADED_LATE):
-            yield f"mercury.facade imports {each.module} in a function: who only sends does not load it"
+        if module in FACADE and not each.lazy and _within(each.module, LOADED_LATE):
+            yield f"{module} imports {each.module} in a function: who only sends does not load it"
         return
     name = each.module.partition(".")[0]
     if part == "mercury.statemachine" and name not in sys.stdlib_module_names:

@@ -1,0 +1,115 @@
+"""The part of `Mercury` that hosts: services, their endpoints, health and status."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mercury.client.overview import Watch
+from mercury.engine.registry import Registry
+from mercury.errors import ConfigurationError
+from mercury.service.definition import Service
+from mercury.settings import Settings
+
+if TYPE_CHECKING:
+    from fastapi import APIRouter, FastAPI
+
+    from mercury.engine.message_security import SecurityParties
+    from mercury.service.endpoint import Host
+    from mercury.service.publishing import Documents
+    from mercury.service.serving import BackgroundServer
+
+
+class Hosting:
+    """The part of `Mercury` that hosts services."""
+
+    settings: Settings
+    watch: Watch
+    _registry: Registry
+    _security: SecurityParties
+    _services: list[Service]
+    _server: BackgroundServer | None
+
+    def start(self) -> None:
+        """Start to send, receive and invoke."""
+        raise NotImplementedError
+
+    def stop(self, deadline: float | None = None) -> None:
+        """Stop in an orderly way."""
+        raise NotImplementedError
+
+    def _host(self) -> Host:
+        """What endpoints need of the process."""
+        raise NotImplementedError
+
+    def add_service(self, service: Service) -> None:
+        """Host a service in this process.
+
+        :raises ConfigurationError: it has no operation, or its name is taken.
+        """
+        service.register_with(self._registry)
+        self._security.add_service(service.name, service.security)
+        self._services.append(service)
+
+    def router(self, *services: Service) -> APIRouter:
+        """A FastAPI router with the endpoints of services and the one for responses; hosts the services.
+
+        Without services, the router of those that `add_service` has added.
+        """
+        from mercury.service.host import service_router
+
+        for service in services:
+            self.add_service(service)
+        return service_router(self._host(), services or self._services)
+
+    def app(self, *services: Service) -> FastAPI:
+        """A FastAPI application that hosts services and nothing else: endpoints, health and status."""
+        from mercury.service.host import application
+
+        return application("Mercury", [self.router(*services), self.status_router()], self.lifespan)
+
+    def status_router(self) -> APIRouter:
+        """A FastAPI router with ``/healthz``, ``/readyz`` and the status, for an application of one's own."""
+        from mercury.service.host import status_router
+
+        return status_router(self.watch)
+
+    def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
+        """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""
+        from mercury.service.host import lifespan_of
+
+        # An HTTP server has let its exchanges end before it says so here: half of the time is taken to be gone.
+        deadline = self.settings.http.shutdown_deadline / 2
+        return lifespan_of(self.start, partial(self.stop, deadline))(app)
+
+    def listen(self, *services: Service, host: str = "127.0.0.1", port: int = 0) -> str:
+        """Serve in a thread of this process and start: for clients that listen, and for small servers.
+
+        :param host: the interface; it is also the host in ``address`` unless the settings have one.
+        :param port: 0 = any that is free.
+        :returns: the URL it is reached at. `stop` ends it.
+        :raises ConfigurationError: nothing can listen there.
+        """
+        from mercury.service.serving import BackgroundServer
+
+        server = BackgroundServer(host, port, self.settings.tls)
+        if self.settings.address is None:
+            self.settings = replace(self.settings, address=server.url)
+        server.start(self.app(*services), self.settings.http)
+        self._server = server
+        return server.url
+
+    def documents(self, service: str) -> Documents:
+        """The WSDL of a service that is hosted here, and its schemas, as its endpoint publishes them.
+
+        :raises ConfigurationError: there is no such service, or two of its operations have elements of the same name
+            and of different classes.
+        """
+        from mercury.service.publishing import documents_of
+
+        found = next((each for each in self._services if each.name == service), None)
+        if found is None:
+            raise ConfigurationError(f"no service is named {service!r}")
+        return documents_of(found, self.settings, self._security.settings_of(service))
