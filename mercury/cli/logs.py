@@ -6,7 +6,7 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any
 
-from mercury.cli.texts import printable
+from mercury.texts import printable
 
 if TYPE_CHECKING:
     from mercury.engine.log_settings import LogSettings

@@ -26,8 +26,8 @@ from mercury.cli import (
     xa,
 )
 from mercury.cli.output import FAILED, UNUSABLE, notes
-from mercury.cli.texts import printable
 from mercury.errors import ConfigurationError, PayloadError, StorageError
+from mercury.texts import printable
 
 app = typer.Typer(
     name="mercury",

@@ -16,7 +16,7 @@ from mercury.cli.config import ConfigFile
 from mercury.cli.dlq import Side
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
 from mercury.cli.stores import StoreUrl, used_store
-from mercury.cli.texts import ago, ahead, moment
+from mercury.texts import ago, ahead, moment
 
 if TYPE_CHECKING:
     from mercury.client.waiting import WaitingMessages, Whole

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mercury.cli.texts import printable
+from mercury.texts import printable
 
 #: The command succeeded.
 OK = 0

@@ -14,9 +14,9 @@ from rich.markup import escape
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_json
-from mercury.cli.texts import printable
 from mercury.errors import ApplicationFault, MercuryError
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
+from mercury.texts import printable
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

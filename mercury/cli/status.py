@@ -11,7 +11,7 @@ import typer
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, Format, Output, console, show, show_table
 from mercury.cli.stores import StoreUrl
-from mercury.cli.texts import span
+from mercury.texts import span
 
 if TYPE_CHECKING:
     from mercury.storage.waiting import StoreStatus

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.cli.texts import printable
+from mercury.texts import printable
 
 if TYPE_CHECKING:
     from mercury.service.publishing import Documents

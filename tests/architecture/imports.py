@@ -17,6 +17,8 @@ ALLOWED = MappingProxyType(
     {
         # For its type hints only: the fault that an error carries.
         "mercury.errors": ("mercury.statemachine.faults",),
+        # Texts for people: of the command line, the operations and the console.
+        "mercury.texts": (),
         "mercury.statemachine": ("mercury.errors",),
         "mercury.storage": ("mercury.errors", "mercury.statemachine"),
         "mercury.wire": ("mercury.errors", "mercury.statemachine"),

@@ -61,7 +61,7 @@ def test_a_command_that_only_helps_does_not_load_the_engine() -> None:
     program = "import sys, mercury.cli.main; print([name for name in sys.modules if name.startswith('mercury.')])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     loaded = {name.split(".")[1] for name in ast.literal_eval(done.stdout)}
-    assert loaded <= {"cli", "errors", "statemachine"}
+    assert loaded <= {"cli", "errors", "statemachine", "texts"}
 
 
 def test_testing_package_needs_no_pytest() -> None:

@@ -1,4 +1,4 @@
-"""Makes texts from peers safe for a terminal and a log: one line, without control characters. Formats times."""
+"""Makes texts from peers safe for a terminal, a log and a page: one line, without control characters. Formats times."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 
 from mercury.cli.logs import TextFormatter
 from mercury.cli.output import console, notes, show_json, show_table
-from mercury.cli.texts import printable, span
+from mercury.texts import printable, span
 
 ESC, C1, TURN, LINE = "\x1b[2J", "\x9b31m", "\u202e", "\u2028"
 HOSTILE = f"a\nERROR b\r{ESC}{C1}{TURN}{LINE}\x07\ud800"
