@@ -30,3 +30,9 @@ class WorkFilter:
         """Whether this process has the service. Responses belong to no service: any process of the store may take
         them."""
         return service is None or self.services is None or service in self.services
+
+
+#: The owner of a claim that suspends a sequence: this text and the operator's name. It holds until it is given back.
+SUSPENDED = "suspended by "
+#: A time after the end of every lease.
+FOREVER = 1e12

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, delete, func, select
+from sqlalchemy import ColumnElement, FromClause, Select, delete, func, select
 
 from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import EVERY_LETTER, DeadLetter, Direction, LetterCount, LetterFilter
@@ -31,12 +31,12 @@ class SqlDeadLetters:
         return self.find(EVERY_LETTER)
 
     def find(self, which: LetterFilter, limit: int | None = None) -> list[DeadLetter]:
-        query = select(TABLE).where(*_conditions(which)).order_by(TABLE.c.position).limit(limit)
+        query = select(TABLE).where(*conditions(which)).order_by(TABLE.c.position).limit(limit)
         return [dead_letter(row) for row in self._tx.read(query)]
 
     def count(self, which: LetterFilter) -> list[LetterCount]:
         alike = (TABLE.c.direction, TABLE.c.endpoint, TABLE.c.key, TABLE.c.reason, TABLE.c.certainty)
-        query = select(func.count().label("letters"), *alike).where(*_conditions(which)).group_by(*alike)
+        query = select(func.count().label("letters"), *alike).where(*conditions(which)).group_by(*alike)
         found = [
             LetterCount(
                 count=row["letters"],
@@ -67,23 +67,24 @@ class SqlDeadLetters:
         return int(self._tx.read(query)[0]["bytes"])
 
 
-def _conditions(which: LetterFilter) -> list[ColumnElement[bool]]:
-    """The conditions of a filter as SQL."""
+def conditions(which: LetterFilter, rows: FromClause = TABLE) -> list[ColumnElement[bool]]:
+    """The conditions of a filter as SQL, on the table or on a query of it."""
+    row = rows.c
     criteria = (
-        (TABLE.c.direction, which.direction.value if which.direction else None),
-        (TABLE.c.certainty, which.certainty.value if which.certainty else None),
-        (TABLE.c.endpoint, which.endpoint),
-        (TABLE.c.key, which.key),
-        (TABLE.c.message_id, which.message_id),
-        (TABLE.c.correlation, which.correlation),
+        (row.direction, which.direction.value if which.direction else None),
+        (row.certainty, which.certainty.value if which.certainty else None),
+        (row.endpoint, which.endpoint),
+        (row.key, which.key),
+        (row.message_id, which.message_id),
+        (row.correlation, which.correlation),
     )
     found: list[ColumnElement[bool]] = [column == value for column, value in criteria if value is not None]
     if which.ids is not None:
-        found.append(TABLE.c.id.in_(sorted(which.ids)))
+        found.append(row.id.in_(sorted(which.ids)))
     if which.reason is not None:
-        found.append(func.lower(TABLE.c.reason).contains(which.reason.lower(), autoescape=True))
+        found.append(func.lower(row.reason).contains(which.reason.lower(), autoescape=True))
     if which.dead_before is not None:
-        found.append(TABLE.c.dead_at < which.dead_before)
+        found.append(row.dead_at < which.dead_before)
     if which.dead_since is not None:
-        found.append(TABLE.c.dead_at >= which.dead_since)
+        found.append(row.dead_at >= which.dead_since)
     return found

@@ -79,7 +79,7 @@ class StoreOverview:
             .order_by(ROW.c.position)
             .limit(limit)
         )
-        return [_outbound(row) for row in self._tx.read(query)]
+        return [outbound_seen(row) for row in self._tx.read(query)]
 
     def inbound(self, which: WaitingFilter, limit: int) -> list[WaitingMessage]:
         """Messages that were received and are not consumed, in order of insertion."""
@@ -99,7 +99,7 @@ class StoreOverview:
             .order_by(MESSAGE.c.position)
             .limit(limit)
         )
-        return [_inbound(row) for row in self._tx.read(query)]
+        return [inbound_seen(row) for row in self._tx.read(query)]
 
     def whole_outbound(self, position: int) -> OutboundMessage | None:
         """One message with its body."""
@@ -120,9 +120,9 @@ class StoreOverview:
         query = select(SOURCE).where(SOURCE.c.position > after).order_by(SOURCE.c.position).limit(limit)
         rows = self._tx.read(query.where(SOURCE.c.ended_at.is_(None)) if active else query)
         ids, keys = [row["id"] for row in rows], {row["key_id"] for row in rows if row["ended_at"] is None}
-        numbered = _select(ROW.c.sequence_id.label("name"), MANY)
+        numbered = select_any(ROW.c.sequence_id.label("name"), MANY)
         numbered = numbered.where(ROW.c.sequence_id.in_(ids), NUMBERED, WAITING).group_by(ROW.c.sequence_id)
-        new = _select(ROW.c.key_id.label("name"), MANY)
+        new = select_any(ROW.c.key_id.label("name"), MANY)
         new = new.where(ROW.c.key_id.in_(keys), not_(NUMBERED), WAITING).group_by(ROW.c.key_id)
         waiting = {row["name"]: row["many"] for row in self._tx.read(numbered)} if ids else {}
         waits_for_number = {row["name"]: row["many"] for row in self._tx.read(new)} if keys else {}
@@ -147,7 +147,7 @@ class StoreOverview:
         )
         rows = self._tx.read(query.where(or_(DESTINATION.c.ended_at.is_(None), waits)) if active else query)
         names = [row["identifier"] for row in rows]
-        counts = _select(MESSAGE.c.sequence, MANY).where(MESSAGE.c.sequence.in_(names), INBOUND)
+        counts = select_any(MESSAGE.c.sequence, MANY).where(MESSAGE.c.sequence.in_(names), INBOUND)
         waiting = (
             {row["sequence"]: row["many"] for row in self._tx.read(counts.group_by(MESSAGE.c.sequence))}
             if names
@@ -183,10 +183,10 @@ class StoreOverview:
             .limit(limit)
         )
         since = func.min(MESSAGE.c.received_at)
-        (received,) = self._tx.read(_select(MANY, since.label("oldest")).where(INBOUND))
+        (received,) = self._tx.read(select_any(MANY, since.label("oldest")).where(INBOUND))
         failing = case((BUFFER.c.attempts > 0, BUFFER.c.sequence))
         by_service = (
-            _select(
+            select_any(
                 SERVICE.label("service"),
                 MANY,
                 func.count(distinct(MESSAGE.c.sequence)).label("sequences"),
@@ -199,8 +199,8 @@ class StoreOverview:
             .order_by(since)
             .limit(limit)
         )
-        (dead,) = self._tx.read(_select(MANY, LETTER_BYTES).select_from(DEAD_LETTER))
-        (doubt,) = self._tx.read(_select(MANY, func.min(DECISION.c.decided_at).label("oldest")))
+        (dead,) = self._tx.read(select_any(MANY, LETTER_BYTES).select_from(DEAD_LETTER))
+        (doubt,) = self._tx.read(select_any(MANY, func.min(DECISION.c.decided_at).label("oldest")))
         return StoreStatus(
             unacknowledged=int(sent["not_yet"] or 0),
             unanswered=int(sent["unanswered"] or 0),
@@ -225,7 +225,8 @@ class StoreOverview:
         )
 
 
-def _select(*columns: Any) -> Select[Any]:
+def select_any(*columns: Any) -> Select[Any]:
+    """`select` of columns of any types."""
     return select(*columns)
 
 
@@ -241,7 +242,8 @@ def _endpoint(row: Row) -> Outbound:
     )
 
 
-def _outbound(row: Row) -> WaitingMessage:
+def outbound_seen(row: Row) -> WaitingMessage:
+    """A row of `RMS_MESSAGE`, with the identifier, last error and failure of its sequence."""
     key = key_of(row["key_id"], row["channel"])
     sent = row["number"] is not None
     if row["acknowledged"]:
@@ -269,7 +271,8 @@ def _outbound(row: Row) -> WaitingMessage:
     )
 
 
-def _inbound(row: Row) -> WaitingMessage:
+def inbound_seen(row: Row) -> WaitingMessage:
+    """A row of `INVOKER_MESSAGE`, with the state of its buffer and the lowest number that waits in it."""
     number, lowest = row["number"], row["lowest"]
     in_turn = row["releases"] == Release.NEXT.value
     first = number == lowest and (not in_turn or number == row["next"])

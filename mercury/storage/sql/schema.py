@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from mercury.storage.sql import record_columns
+from mercury.storage.sql.dialect import POSITION
 from mercury.storage.sql.fields import columns
 
 METADATA = MetaData()
@@ -93,6 +94,7 @@ Index("mercury_rms_sequence_key", RMS_SEQUENCE.c.key_id, RMS_SEQUENCE.c.position
 #: If two transactions take the same offer, the later commit fails.
 Index("mercury_rms_sequence_identifier", RMS_SEQUENCE.c.identifier, unique=True)
 Index("mercury_rms_sequence_create", RMS_SEQUENCE.c.create_message_id)
+_partial("mercury_rms_sequence_offered", RMS_SEQUENCE.c.offered, where="offered is not null")
 _partial("mercury_rms_sequence_due", RMS_SEQUENCE.c.due, where="due is not null")
 _partial("mercury_rms_sequence_turn", RMS_SEQUENCE.c.owner, RMS_SEQUENCE.c.due, where="due is not null")
 _partial(
@@ -208,3 +210,57 @@ HEURISTIC = _table(
     _text("found"),
     _time("found_at"),
 )
+
+# --- operators -------------------------------------------------------------------------------------------------------
+
+#: One row for each running process, by the owner of its claims; removed at an orderly stop.
+NODE = _table(
+    "node",
+    _text("id", primary_key=True),
+    _text("host"),
+    _number("pid"),
+    _text("version"),
+    _time("started_at"),
+    _time("seen_at"),
+    #: JSON.
+    _text("services"),
+    _text("roles"),
+    _number("threads"),
+    _number("queue"),
+)
+
+#: Services whose handlers are not called in any process of the store.
+PAUSED_SERVICE = _table("paused_service", _text("service", primary_key=True), _time("paused_at"), _text("paused_by"))
+
+#: What was done by hand.
+AUDIT = _table(
+    "audit",
+    Column("position", POSITION, primary_key=True, autoincrement=True),
+    _time("at"),
+    _text("actor"),
+    _text("via"),
+    _text("action"),
+    _text("kind"),
+    _text("target"),
+    #: JSON: what the action has changed.
+    _text("before"),
+    _text("after"),
+    _text("note"),
+)
+Index("mercury_audit_target", AUDIT.c.target, AUDIT.c.position)
+
+# Messages are searched by these, and poison messages by their buffers.
+_partial(
+    "mercury_rms_message_correlation",
+    RMS_MESSAGE.c.correlation,
+    RMS_MESSAGE.c.position,
+    where="correlation is not null",
+)
+_partial(
+    "mercury_invoker_message_correlation",
+    INVOKER_MESSAGE.c.correlation,
+    INVOKER_MESSAGE.c.position,
+    where="correlation is not null",
+)
+Index("mercury_invoker_message_id", INVOKER_MESSAGE.c.message_id)
+_partial("mercury_invoker_buffer_failing", INVOKER_BUFFER.c.sequence, where="attempts > 0")

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from alembic.operations import Operations
 
+from mercury.storage.sql.migrations import operations
+
 revision = "0002"
 down_revision = "0001"
 
 
 def upgrade(op: Operations) -> None:
-    del op  # no subject yet
+    operations.create(op)
 
 
 def downgrade(op: Operations) -> None:
-    del op
+    operations.drop(op)

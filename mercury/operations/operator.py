@@ -1,0 +1,63 @@
+"""Everything that an operator sees and does, on one store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mercury.engine.lateness import WatchSettings
+from mercury.operations.letters import Letters
+from mercury.operations.messages import Messages
+from mercury.operations.nodes import Nodes, node_lines
+from mercury.operations.overview import StoreView, problems
+from mercury.operations.sequences import Sequences
+from mercury.operations.services import Services
+from mercury.storage.audit import AuditEntry, AuditFilter
+from mercury.storage.searching import Page, SequenceFilter
+from mercury.storage.sql.reads import depth, operators
+from mercury.storage.sql.store import SqlStore
+
+#: The most endpoints, services and stuck sequences of the overview.
+MOST_LINES = 20
+
+
+class Operations:
+    """The operator's view of a store in a database, and the actions on it. No process needs to run on the store.
+
+    :param clock: seconds since the epoch.
+    :param watch: the ages from which on a waiting message is a problem.
+    """
+
+    def __init__(
+        self, store: SqlStore, clock: Callable[[], float] = time.time, watch: WatchSettings | None = None
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._watch = watch or WatchSettings()
+        self.sequences = Sequences(store, clock)
+        self.messages = Messages(store, clock)
+        self.letters = Letters(store, clock)
+        self.services = Services(store, clock)
+        self.nodes = Nodes(store, clock)
+
+    def overview(self) -> StoreView:
+        """How much waits, and what is wrong now.
+
+        :raises StorageError: the store failed.
+        """
+        now = self._clock()
+        stuck = self.sequences.page(SequenceFilter(stuck=True), limit=MOST_LINES).items
+        with self._store.transaction() as tx:
+            figures, nodes = depth.depth(tx, MOST_LINES), node_lines(tx, now)
+        found = problems(figures, nodes, stuck, self._watch, now)
+        return StoreView(at=now, depth=figures, nodes=nodes, stuck=stuck, problems=found)
+
+    def audit(self, which: AuditFilter | None = None, after: str | None = None, limit: int = 50) -> Page[AuditEntry]:
+        """What was done by hand, the newest first.
+
+        :param after: `Page.after` of the page before.
+        :raises ValueError: ``after`` is not from a page.
+        :raises StorageError: the store failed.
+        """
+        with self._store.transaction() as tx:
+            return operators.audit(tx, which or AuditFilter(), after, limit)

@@ -1,0 +1,136 @@
+"""The state of a store on one page: how much waits, and what is wrong now, in words. Pure."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mercury.engine.lateness import Ages, WatchSettings, lateness
+from mercury.operations.nodes import NodeLine
+from mercury.operations.sequences import SequenceLine
+from mercury.storage.searching import Depth
+
+
+class Severity(enum.Enum):
+    """How urgent a problem is."""
+
+    #: Something was done on purpose, and holds messages back.
+    NOTE = "note"
+    WARNING = "warning"
+    CRITICAL = "critical"
+
+
+class Place(enum.Enum):
+    """Where an operator looks at a problem: a group of commands, and a page of the console."""
+
+    SEQUENCES = "sequences"
+    MESSAGES = "messages"
+    LETTERS = "dlq"
+    SERVICES = "services"
+    TRANSACTIONS = "xa"
+    NODES = "nodes"
+    STATUS = "status"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that is wrong."""
+
+    severity: Severity
+    #: What is wrong, as a sentence without a full stop.
+    text: str
+    place: Place
+    #: The identifier of a sequence, or the name of a service; empty = the list shows it.
+    target: str = ""
+    #: The command that shows it.
+    command: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreView:
+    """The state of a store."""
+
+    #: When it was read, in seconds since the epoch.
+    at: float
+    depth: Depth
+    nodes: tuple[NodeLine, ...]
+    #: The first stuck sequences.
+    stuck: tuple[SequenceLine, ...]
+    #: What is wrong, the most urgent first.
+    problems: tuple[Problem, ...]
+
+
+def problems(
+    depth: Depth, nodes: Sequence[NodeLine], stuck: Sequence[SequenceLine], watch: WatchSettings, now: float
+) -> tuple[Problem, ...]:
+    """What is wrong, the most urgent first.
+
+    :param now: seconds since the epoch.
+    """
+    found = [*_of_nodes(depth, nodes), *_of_transactions(depth), *_late(depth, watch, now)]
+    found += _of_handlers(depth)
+    if depth.dead_letters.value:
+        text = f"{depth.dead_letters} dead letters wait for a decision"
+        found.append(_problem(Severity.WARNING, text, Place.LETTERS, "mercury dlq list --count"))
+    for line in stuck:
+        severity = Severity.NOTE if line.suspended_by is not None else Severity.WARNING
+        about = f"sequence {line.id} ({line.status.endpoint or 'responses'}): {line.why}"
+        found.append(_problem(severity, about, Place.SEQUENCES, f"mercury sequences show {line.id}", line.id))
+    order = (Severity.CRITICAL, Severity.WARNING, Severity.NOTE)
+    return tuple(sorted(found, key=lambda each: order.index(each.severity)))
+
+
+def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
+    found = []
+    waits = any(each.value for each in (depth.unsent, depth.unacknowledged, depth.unhandled))
+    if waits and nodes and not any(each.alive for each in nodes):
+        text = "messages wait, and no process that works on them has been seen lately"
+        found.append(_problem(Severity.CRITICAL, text, Place.NODES, "mercury nodes"))
+    for each in nodes:
+        if not each.alive:
+            text = f"node {each.node.id} on {each.node.host} has not been seen for {each.silence:.0f} s"
+            found.append(_problem(Severity.WARNING, text, Place.NODES, "mercury nodes", each.node.id))
+    return found
+
+
+def _of_transactions(depth: Depth) -> list[Problem]:
+    if not depth.heuristic.value:
+        return []
+    text = f"{depth.heuristic} branches were finished by hand against their decision: the databases do not agree"
+    return [_problem(Severity.CRITICAL, text, Place.TRANSACTIONS, "mercury xa list")]
+
+
+def _late(depth: Depth, watch: WatchSettings, now: float) -> list[Problem]:
+    kinds = (
+        (
+            Ages(unacknowledged=depth.oldest_unacknowledged),
+            Place.MESSAGES,
+            "mercury messages list --direction outbound",
+        ),
+        (Ages(unhandled=depth.oldest_unhandled), Place.MESSAGES, "mercury messages list --direction inbound"),
+        (Ages(in_doubt=depth.oldest_in_doubt), Place.TRANSACTIONS, "mercury xa list"),
+    )
+    return [
+        _problem(Severity.CRITICAL, text, place, command)
+        for ages, place, command in kinds
+        for text in lateness(ages, watch, now)
+    ]
+
+
+def _of_handlers(depth: Depth) -> list[Problem]:
+    found = []
+    for service in depth.services:
+        name = service.name or "(responses)"
+        if service.failing:
+            text = f"service {name}: {service.failing} sequences are held back by a message that its handler refuses"
+            command = "mercury messages list --state failing"
+            found.append(_problem(Severity.WARNING, text, Place.MESSAGES, command, service.name))
+        if service.paused_by is not None:
+            text = f"service {name} is paused by {service.paused_by}; {service.waiting} messages wait"
+            found.append(_problem(Severity.NOTE, text, Place.SERVICES, "mercury services list", service.name))
+    return found
+
+
+def _problem(severity: Severity, text: str, place: Place, command: str, target: str = "") -> Problem:
+    return Problem(severity=severity, text=text, place=place, command=command, target=target)

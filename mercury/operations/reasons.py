@@ -1,0 +1,109 @@
+"""What a sequence waits for, in words. Pure."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable
+
+from mercury.statemachine.deliverable import Release
+from mercury.statemachine.tables import RmdState, RmsState
+from mercury.storage.searching import DestinationSeen, SourceSeen
+
+
+def moment(at: float) -> str:
+    """A time in UTC, to the second, for example ``2026-11-24 03:14:15 UTC``."""
+    return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def why_source_waits(seen: SourceSeen, now: float) -> str | None:
+    """What a source sequence waits for; ``None`` = nothing is left to do.
+
+    :param now: seconds since the epoch.
+    """
+    record, machine = seen.record, seen.record.machine
+    error = f": {record.last_error}" if record.last_error else ""
+    if machine.failure is not None:
+        return f"failed: {machine.failure.value}{error}"
+    if machine.state is RmsState.ENDED:
+        return None
+    by = seen.holder.suspended_by if seen.holder is not None else None
+    if by is not None:
+        return f"suspended by {by}"
+    waits = bool(seen.waiting.value or seen.waiting.more)
+    if not waits and machine.state in (RmsState.NEW, RmsState.IDLE):
+        return None
+    again = f"; the next attempt is at {moment(record.due)}" if record.due is not None and record.due > now else ""
+    if record.last_error:
+        return f"the last attempt has failed{error}{again}"
+    if record.holds_successor:
+        return "its successor starts when no message of this sequence can arrive late"
+    if machine.state in (RmsState.CREATING, RmsState.CREATING_LAST):
+        return f"waits for the other side to create the sequence{again}"
+    if machine.starved:
+        return f"the destination has no room for more messages{again}"
+    if record.window_full:
+        return f"the window is full: {machine.in_flight} messages are sent and not acknowledged"
+    if machine.in_flight:
+        return (
+            f"waits for the acknowledgement of {_messages(machine.acknowledged.gaps(1, machine.highest_sent))}{again}"
+        )
+    if machine.unanswered:
+        return f"waits for responses to {machine.unanswered} requests"
+    if machine.state is RmsState.ENDING:
+        return f"waits for the other side to confirm its end{again}"
+    if waits:
+        return "its messages are sent as soon as a process works on it"
+    return None
+
+
+def why_destination_waits(seen: DestinationSeen, now: float) -> str | None:
+    """What a destination sequence waits for; ``None`` = nothing is left to do.
+
+    :param now: seconds since the epoch.
+    """
+    record, buffer = seen.record, seen.buffer
+    machine = record.machine
+    if seen.waiting and buffer is not None:
+        by = seen.holder.suspended_by if seen.holder is not None else None
+        if by is not None:
+            return f"suspended by {by}"
+        if seen.paused_by is not None:
+            return f"its service is paused by {seen.paused_by}"
+        if seen.predecessor_waits:
+            return f"its predecessor {buffer.follows} is not delivered completely"
+        if buffer.attempts:
+            return _failing(buffer.attempts, buffer.last_error, buffer.retry_at, now)
+        if buffer.machine.work is Release.NEXT and buffer.machine.next not in machine.received:
+            return f"waits for message {buffer.machine.next}, which has not arrived"
+        if buffer.machine.work is Release.ALL:
+            return "its messages are delivered when all of them have arrived"
+        return "its messages are delivered as soon as a process works on it"
+    suspended = seen.holder is not None and seen.holder.suspended_by is not None
+    if suspended and seen.holder is not None:
+        return f"suspended by {seen.holder.suspended_by}"
+    if machine.state is RmdState.LAST_KNOWN:
+        return f"waits for {_messages(machine.received.gaps(1, machine.last_number or 0))}, which have not arrived"
+    return None
+
+
+def is_stuck(why: str | None, *, error: bool) -> bool:
+    """Whether an operator has to look at a sequence.
+
+    :param error: its last attempt has failed, or its handler fails.
+    """
+    return why is not None and (error or why.startswith(("suspended", "its service is paused", "waits for message ")))
+
+
+def _failing(attempts: int, error: str | None, retry_at: float | None, now: float) -> str:
+    again = f"; the next attempt is at {moment(retry_at)}" if retry_at is not None and retry_at > now else ""
+    times = "once" if attempts == 1 else f"{attempts} times"
+    return f"its handler has failed {times}: {error or 'unknown error'}{again}"
+
+
+def _messages(numbers: Iterable[tuple[int, int]]) -> str:
+    """The first ranges of some message numbers."""
+    found = tuple(numbers)
+    texts = [str(low) if low == high else f"{low} to {high}" for low, high in found[:3]]
+    more = f" and {len(found) - 3} more ranges" if len(found) > 3 else ""
+    single = len(found) == 1 and found[0][0] == found[0][1]
+    return f"message{'' if single else 's'} {', '.join(texts)}{more}"

@@ -1,0 +1,199 @@
+"""Sequences as an operator sees them: pages, and one sequence in full."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mercury.engine.status import SequenceStatus, destination_status, status_of
+from mercury.operations.reasons import is_stuck, why_destination_waits, why_source_waits
+from mercury.operations.timelines import Happening, of_destination, of_source
+from mercury.statemachine.faults import Ranges
+from mercury.storage.audit import AuditEntry, AuditFilter
+from mercury.storage.nodes import Node
+from mercury.storage.records import RmdRecord, RmsRecord, Role
+from mercury.storage.searching import Count, DestinationSeen, Holder, Page, SequenceFilter, SourceSeen
+from mercury.storage.sql.reads import letters, operators, sequences
+from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction import SqlTransaction
+
+#: The beginnings of the arguments for a following page, by side.
+SOURCES, DESTINATIONS = "s", "d"
+#: The most actions, and the most dead letters, in the timeline of one sequence.
+MOST_HAPPENINGS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceLine:
+    """One sequence in a list."""
+
+    #: Its identifier; of a source that has none yet, its internal id.
+    id: str
+    status: SequenceStatus
+    waiting: Count
+    #: What it waits for, in words; ``None`` = nothing is left to do.
+    why: str | None
+    #: An operator has to look at it.
+    stuck: bool
+    #: The operator who has suspended it.
+    suspended_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeSequence:
+    """One sequence in full."""
+
+    line: SequenceLine
+    record: RmsRecord | RmdRecord
+    #: Message numbers below the highest one that are not acknowledged, or have not arrived.
+    gaps: Ranges
+    #: Messages of its key without a number.
+    unsent: Count
+    #: The other direction of the pair.
+    pair: SequenceLine | None
+    #: The claim on it, and the node that has it, if it is known.
+    holder: Holder | None
+    node: Node | None
+    timeline: tuple[Happening, ...]
+    #: What operators have done to it, the newest first.
+    audit: tuple[AuditEntry, ...]
+
+
+class Sequences:
+    """The sequences of a store in a database.
+
+    :param clock: seconds since the epoch.
+    """
+
+    def __init__(self, store: SqlStore, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def page(self, which: SequenceFilter, after: str | None = None, limit: int = 50) -> Page[SequenceLine]:
+        """Sequences that match a filter: the sources in the order in which they were made, then the destinations.
+
+        :param after: `Page.after` of the page before.
+        :raises ValueError: ``after`` is not from a page.
+        :raises StorageError: the store failed.
+        """
+        side, place = (after[:1], after[1:]) if after else ("", None)
+        if side not in ("", SOURCES, DESTINATIONS):
+            raise ValueError(f"{after!r} is not from a page of sequences")
+        now, found = self._clock(), []
+        with self._store.transaction() as tx:
+            if which.source is not False and side != DESTINATIONS:
+                sources = sequences.source_page(tx, which, place, limit)
+                found += [source_line(each, now) for each in sources.items]
+                if sources.after is not None:
+                    return Page(tuple(found), f"{SOURCES}{sources.after}")
+                place = None
+            if which.source is True:
+                return Page(tuple(found))
+            if len(found) >= limit:
+                return Page(tuple(found), DESTINATIONS)
+            received = sequences.destination_page(tx, which, place or None, limit - len(found))
+        found += [destination_line(each, now) for each in received.items]
+        return Page(tuple(found), None if received.after is None else f"{DESTINATIONS}{received.after}")
+
+    def find(self, part: str, limit: int = 2) -> list[str]:
+        """The identifiers that contain a text.
+
+        :raises StorageError: the store failed.
+        """
+        with self._store.transaction() as tx:
+            return sequences.identifiers_with(tx, part, limit)
+
+    def one(self, name: str) -> WholeSequence | None:
+        """The sequence with an identifier (or internal id); ``None`` = there is none.
+
+        :raises StorageError: the store failed.
+        """
+        now = self._clock()
+        with self._store.transaction() as tx:
+            source = sequences.source(tx, name)
+            if source is not None:
+                return _whole_source(tx, source, now)
+            destination = sequences.destination(tx, name)
+            return _whole_destination(tx, destination, now) if destination is not None else None
+
+
+def source_line(seen: SourceSeen, now: float) -> SequenceLine:
+    """The line of a source sequence."""
+    record = seen.record
+    why = why_source_waits(seen, now)
+    return SequenceLine(
+        id=record.machine.identifier or record.id,
+        status=status_of(record, seen.waiting.value),
+        waiting=seen.waiting if record.machine.alive else Count(0),
+        why=why,
+        stuck=is_stuck(why, error=record.last_error is not None and record.machine.alive),
+        suspended_by=seen.holder.suspended_by if seen.holder is not None else None,
+    )
+
+
+def destination_line(seen: DestinationSeen, now: float) -> SequenceLine:
+    """The line of a destination sequence."""
+    why = why_destination_waits(seen, now)
+    return SequenceLine(
+        id=seen.record.identifier,
+        status=destination_status(seen.record, seen.buffer),
+        waiting=Count(seen.waiting),
+        why=why,
+        stuck=is_stuck(why, error=seen.buffer is not None and seen.buffer.attempts > 0),
+        suspended_by=seen.holder.suspended_by if seen.holder is not None else None,
+    )
+
+
+def _whole_source(tx: SqlTransaction, seen: SourceSeen, now: float) -> WholeSequence:
+    record, machine = seen.record, seen.record.machine
+    line = source_line(seen, now)
+    key = record.channel.key
+    actions = _actions(tx, line.id, str(key))
+    dead = letters.of_key(tx, key.endpoint, key.name, MOST_HAPPENINGS)
+    other = record.channel.pair if record.channel.role is not Role.REQUEST else record.offered
+    pair = sequences.destination(tx, other) if other is not None else None
+    return WholeSequence(
+        line=line,
+        record=record,
+        gaps=tuple(machine.acknowledged.gaps(1, machine.acknowledged.highest)),
+        unsent=seen.unsent,
+        pair=destination_line(pair, now) if pair is not None else None,
+        holder=seen.holder,
+        node=operators.node(tx, seen.holder.owner) if seen.holder is not None else None,
+        timeline=of_source(record, actions, [each for each in dead if each.sequence == record.id]),
+        audit=actions,
+    )
+
+
+def _whole_destination(tx: SqlTransaction, seen: DestinationSeen, now: float) -> WholeSequence:
+    record, machine = seen.record, seen.record.machine
+    line = destination_line(seen, now)
+    actions = _actions(tx, record.identifier)
+    pair = None
+    if record.service is None:
+        pair = sequences.source_that_offered(tx, record.identifier)
+    elif record.response_channel is not None:
+        answering = sequences.sources_of(tx, record.response_channel.key.digest, 1)
+        pair = answering[0] if answering else None
+    return WholeSequence(
+        line=line,
+        record=record,
+        gaps=tuple(machine.received.gaps(1, max(machine.received.highest, machine.last_number or 0))),
+        unsent=Count(0),
+        pair=source_line(pair, now) if pair is not None else None,
+        holder=seen.holder,
+        node=operators.node(tx, seen.holder.owner) if seen.holder is not None else None,
+        timeline=of_destination(
+            record, seen.buffer, actions, letters.of_sequence(tx, record.identifier, MOST_HAPPENINGS)
+        ),
+        audit=actions,
+    )
+
+
+def _actions(tx: SqlTransaction, *targets: str) -> tuple[AuditEntry, ...]:
+    found = [each for name in targets for each in _audit(tx, name)]
+    return tuple(sorted(found, key=lambda each: -each.position))
+
+
+def _audit(tx: SqlTransaction, target: str) -> tuple[AuditEntry, ...]:
+    return operators.audit(tx, AuditFilter(target=target), None, MOST_HAPPENINGS).items

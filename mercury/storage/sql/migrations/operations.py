@@ -1,0 +1,76 @@
+"""The part of the second schema for operators: nodes, paused services, the audit, and indexes to search messages by."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+
+from mercury.storage.sql.migrations.partial import only_where
+
+
+def create(op: Operations) -> None:
+    op.create_table(
+        "mercury_node",
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("pid", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.Text(), nullable=False),
+        sa.Column("started_at", sa.Double(), nullable=False),
+        sa.Column("seen_at", sa.Double(), nullable=False),
+        sa.Column("services", sa.Text(), nullable=False),
+        sa.Column("roles", sa.Text(), nullable=False),
+        sa.Column("threads", sa.BigInteger(), nullable=False),
+        sa.Column("queue", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "mercury_paused_service",
+        sa.Column("service", sa.Text(), nullable=False),
+        sa.Column("paused_at", sa.Double(), nullable=False),
+        sa.Column("paused_by", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("service"),
+    )
+    op.create_table(
+        "mercury_audit",
+        sa.Column("position", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=False),
+        sa.Column("via", sa.Text(), nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("target", sa.Text(), nullable=False),
+        sa.Column("before", sa.Text(), nullable=False),
+        sa.Column("after", sa.Text(), nullable=False),
+        sa.Column("note", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("position"),
+    )
+    op.create_index("mercury_audit_target", "mercury_audit", ["target", "position"])
+    op.create_index(
+        "mercury_rms_message_correlation",
+        "mercury_rms_message",
+        ["correlation", "position"],
+        **only_where("correlation is not null"),
+    )
+    op.create_index(
+        "mercury_invoker_message_correlation",
+        "mercury_invoker_message",
+        ["correlation", "position"],
+        **only_where("correlation is not null"),
+    )
+    op.create_index("mercury_invoker_message_id", "mercury_invoker_message", ["message_id"])
+    op.create_index(
+        "mercury_invoker_buffer_failing", "mercury_invoker_buffer", ["sequence"], **only_where("attempts > 0")
+    )
+    op.create_index(
+        "mercury_rms_sequence_offered", "mercury_rms_sequence", ["offered"], **only_where("offered is not null")
+    )
+
+
+def drop(op: Operations) -> None:
+    op.drop_index("mercury_rms_sequence_offered", "mercury_rms_sequence")
+    op.drop_index("mercury_invoker_buffer_failing", "mercury_invoker_buffer")
+    op.drop_index("mercury_invoker_message_id", "mercury_invoker_message")
+    op.drop_index("mercury_invoker_message_correlation", "mercury_invoker_message")
+    op.drop_index("mercury_rms_message_correlation", "mercury_rms_message")
+    for name in ("audit", "paused_service", "node"):
+        op.drop_table(f"mercury_{name}")

@@ -1,0 +1,194 @@
+"""How much waits in a store, counted in the oldest rows of each table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Subquery, Table, and_, case, func, literal, not_, or_, select
+
+from mercury.storage.records import InboundKind, OutboundKind
+from mercury.storage.searching import MOST_ROWS, Count, Depth, EndpointSeen, ServiceSeen
+from mercury.storage.sql.overview import select_any
+from mercury.storage.sql.prepared import Row
+from mercury.storage.sql.reads.operators import hosting_nodes, paused_services
+from mercury.storage.sql.reads.sequences import IS_SUSPENSION
+from mercury.storage.sql.schema import (
+    CLAIM,
+    DEAD_LETTER,
+    DECISION,
+    HEURISTIC,
+    INVOKER_BUFFER,
+    INVOKER_MESSAGE,
+    RMS_KEY,
+    RMS_MESSAGE,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
+
+    from mercury.storage.sql.transaction import SqlTransaction
+
+ROW, MESSAGE, BUFFER = RMS_MESSAGE, INVOKER_MESSAGE, INVOKER_BUFFER
+FAILING = BUFFER.c.attempts > 0
+
+
+def depth(tx: SqlTransaction, limit: int) -> Depth:
+    """The figures of a store.
+
+    :param limit: the most endpoints, and the most services: those with the oldest messages come first.
+    """
+    sent = _sent()
+    row = sent.c
+    unacknowledged = and_(row.number.is_not(None), not_(row.acknowledged))
+    unanswered = and_(row.acknowledged, row.expects_response, not_(row.answered))
+    (figures,) = tx.read(
+        select(
+            func.count().label("read"),
+            _sum(row.number.is_(None)).label("unsent"),
+            _sum(unacknowledged).label("unacknowledged"),
+            _sum(unanswered).label("unanswered"),
+            func.min(case((not_(row.acknowledged), row.created_at))).label("oldest"),
+        ).select_from(sent)
+    )
+    more = figures["read"] > MOST_ROWS
+    received = _received()
+    (inbound,) = tx.read(
+        select_any(func.count().label("read"), func.min(received.c.received_at).label("oldest")).select_from(received)
+    )
+    doubt = select(DECISION.c.decided_at).limit(MOST_ROWS + 1).subquery("read_rows")
+    (doubtful,) = tx.read(
+        select_any(func.count().label("read"), func.min(doubt.c.decided_at).label("oldest")).select_from(doubt)
+    )
+    return Depth(
+        unsent=Count(int(figures["unsent"] or 0), more),
+        unacknowledged=Count(int(figures["unacknowledged"] or 0), more),
+        unanswered=Count(int(figures["unanswered"] or 0), more),
+        unhandled=_count(inbound["read"]),
+        dead_letters=_counted(tx, DEAD_LETTER),
+        in_doubt=_count(doubtful["read"]),
+        oldest_unacknowledged=figures["oldest"],
+        oldest_unhandled=inbound["oldest"],
+        oldest_in_doubt=doubtful["oldest"],
+        endpoints=endpoints(tx, limit),
+        services=services(tx, limit),
+        failing=_counted(tx, BUFFER, FAILING),
+        suspended=_counted(tx, CLAIM, IS_SUSPENSION),
+        heuristic=_counted(tx, HEURISTIC),
+    )
+
+
+def endpoints(tx: SqlTransaction, limit: int) -> tuple[EndpointSeen, ...]:
+    """The endpoints with messages among the oldest, those with the oldest message first."""
+    sent = _sent()
+    row = sent.c
+    undone = or_(not_(row.acknowledged), and_(row.expects_response, not_(row.answered)))
+    by_key = (
+        select(
+            row.key_id,
+            func.count().label("many"),
+            func.min(row.created_at).label("oldest"),
+            func.max(row.attempts).label("attempts"),
+            func.min(row.channel).label("channel"),
+        )
+        .where(undone)
+        .group_by(row.key_id)
+        .subquery("by_key")
+    )
+    named = func.coalesce(RMS_KEY.c.endpoint, "").label("endpoint")
+    endpoint = (
+        select(by_key, named).join_from(by_key, RMS_KEY, RMS_KEY.c.key_id == by_key.c.key_id, isouter=True).subquery()
+    )
+    oldest = func.min(endpoint.c.oldest)
+    rows = tx.read(
+        select(
+            endpoint.c.endpoint,
+            func.sum(endpoint.c.many).label("many"),
+            oldest.label("oldest"),
+            func.max(endpoint.c.attempts).label("attempts"),
+        )
+        .group_by(endpoint.c.endpoint)
+        .order_by(oldest)
+        .limit(limit)
+    )
+    (read,) = tx.read(select(func.count().label("read")).select_from(sent))
+    more = read["read"] > MOST_ROWS
+    return tuple(
+        EndpointSeen(
+            endpoint=row["endpoint"],
+            waiting=Count(int(row["many"]), more),
+            oldest=row["oldest"],
+            attempts=row["attempts"],
+        )
+        for row in rows
+    )
+
+
+def services(tx: SqlTransaction, limit: int) -> tuple[ServiceSeen, ...]:
+    """The services with messages among the oldest, the paused ones, and those that a running node hosts."""
+    received = _received()
+    name = func.coalesce(BUFFER.c.service, literal("")).label("name")
+    grouped = (
+        select(name, received.c.received_at)
+        .join_from(received, BUFFER, BUFFER.c.sequence == received.c.sequence, isouter=True)
+        .subquery("by_service")
+    )
+    oldest = func.min(grouped.c.received_at)
+    many = func.count()
+    rows = tx.read(
+        select(grouped.c.name, many.label("many"), oldest.label("oldest"))
+        .group_by(grouped.c.name)
+        .order_by(oldest)
+        .limit(limit)
+    )
+    (read,) = tx.read(select(func.count().label("read")).select_from(received))
+    more = read["read"] > MOST_ROWS
+    failed = select(func.coalesce(BUFFER.c.service, literal("")).label("name")).where(FAILING).limit(MOST_ROWS)
+    failed_rows = failed.subquery("failed")
+    failing = {
+        row["name"]: row["many"]
+        for row in tx.read(select(failed_rows.c.name, func.count().label("many")).group_by(failed_rows.c.name))
+    }
+    found: dict[str, Row] = {row["name"]: row for row in rows}
+    paused, hosted = paused_services(tx), hosting_nodes(tx)
+    names = dict.fromkeys([*found, *sorted(failing), *sorted(paused), *sorted(hosted)])
+    return tuple(
+        ServiceSeen(
+            name=name,
+            waiting=Count(found[name]["many"], more) if name in found else Count(0, more),
+            failing=failing.get(name, 0),
+            oldest=found[name]["oldest"] if name in found else None,
+            paused_at=paused[name][0] if name in paused else None,
+            paused_by=paused[name][1] if name in paused else None,
+            nodes=hosted.get(name, 0),
+        )
+        for name in names
+    )
+
+
+def _sent() -> Subquery:
+    """The oldest messages of the application and responses. One row more than are counted shows that there are more."""
+    columns = (ROW.c.key_id, ROW.c.number, ROW.c.acknowledged, ROW.c.answered, ROW.c.expects_response, ROW.c.attempts)
+    more = (ROW.c.created_at, ROW.c.channel, ROW.c.relates_to)
+    oldest = select(*columns, *more).where(ROW.c.kind == OutboundKind.MESSAGE.value)
+    window = oldest.order_by(ROW.c.position).limit(MOST_ROWS + 1).subquery("read_rows")
+    retained = and_(window.c.relates_to.is_not(None), window.c.answered)
+    return select(window).where(not_(retained)).subquery("sent")
+
+
+def _received() -> Subquery:
+    oldest = select(MESSAGE.c.sequence, MESSAGE.c.received_at).where(MESSAGE.c.kind == InboundKind.MESSAGE.value)
+    return oldest.order_by(MESSAGE.c.position).limit(MOST_ROWS + 1).subquery("received")
+
+
+def _counted(tx: SqlTransaction, table: Table, *where: ColumnElement[bool]) -> Count:
+    window = select(literal(1).label("one")).select_from(table).where(*where).limit(MOST_ROWS + 1).subquery("counted")
+    (row,) = tx.read(select(func.count().label("many")).select_from(window))
+    return _count(row["many"])
+
+
+def _count(many: int) -> Count:
+    return Count(min(many, MOST_ROWS), many > MOST_ROWS)
+
+
+def _sum(condition: ColumnElement[bool]) -> Any:
+    return func.sum(case((condition, 1), else_=0))

@@ -1,0 +1,79 @@
+"""Pages and groups of dead letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import func, select
+
+from mercury.statemachine.effects import Certainty
+from mercury.storage.letters import DeadLetter, Direction, LetterFilter
+from mercury.storage.searching import MOST_ROWS, LetterGroup, Page
+from mercury.storage.sql.codec import dead_letter
+from mercury.storage.sql.dead_letters import conditions
+from mercury.storage.sql.overview import select_any
+from mercury.storage.sql.schema import DEAD_LETTER
+
+if TYPE_CHECKING:
+    from mercury.storage.sql.transaction import SqlTransaction
+
+TABLE = DEAD_LETTER
+
+
+def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int) -> Page[DeadLetter]:
+    """Dead letters with their bodies, the oldest first.
+
+    :raises ValueError: ``after`` is not from a page.
+    """
+    by = TABLE.c.position
+    window = select(TABLE).where(by > int(after or 0)).order_by(by).limit(MOST_ROWS).subquery("read_rows")
+    query = select(window).where(*conditions(which, window)).order_by(window.c.position).limit(limit + 1)
+    rows = tx.read(query)
+    found = tuple(dead_letter(row) for row in rows[:limit])
+    if len(rows) > limit:
+        return Page(found, str(rows[limit - 1]["position"]))
+    last = func.max(window.c.position).label("last")
+    (read,) = tx.read(select_any(last, func.count().label("many")).select_from(window))
+    return Page(found, str(read["last"]) if read["many"] == MOST_ROWS else None)
+
+
+def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGroup]:
+    """The oldest `MOST_ROWS` dead letters, grouped by direction, endpoint, reason and certainty; the largest first.
+
+    `Page.after` is set if there are dead letters that were not read.
+    """
+    slim = [column for column in TABLE.c if column.name not in ("payload", "headers", "to_parameters", "attachments")]
+    window = select(*slim).order_by(TABLE.c.position).limit(MOST_ROWS).subquery("read_rows")
+    alike = (window.c.direction, window.c.endpoint, window.c.reason, window.c.certainty)
+    many = func.count().label("letters")
+    first, last = func.min(window.c.dead_at).label("first_at"), func.max(window.c.dead_at).label("last_at")
+    grouped = select(*alike, many, first, last).where(*conditions(which, window)).group_by(*alike)
+    rows = tx.read(grouped.order_by(many.desc(), *alike).limit(limit))
+    (read,) = tx.read(select_any(func.max(window.c.position).label("last"), func.count().label("many")))
+    return Page(
+        tuple(
+            LetterGroup(
+                count=row["letters"],
+                direction=Direction(row["direction"]),
+                endpoint=row["endpoint"],
+                reason=row["reason"],
+                certainty=Certainty(row["certainty"]).value,
+                first_at=row["first_at"],
+                last_at=row["last_at"],
+            )
+            for row in rows
+        ),
+        str(read["last"]) if read["many"] == MOST_ROWS else None,
+    )
+
+
+def of_key(tx: SqlTransaction, endpoint: str, key: str, limit: int) -> list[DeadLetter]:
+    """The newest dead letters that were to be sent under a key."""
+    query = select(TABLE).where(TABLE.c.endpoint == endpoint, TABLE.c.key == key)
+    return [dead_letter(row) for row in tx.read(query.order_by(TABLE.c.dead_at.desc()).limit(limit))]
+
+
+def of_sequence(tx: SqlTransaction, sequence: str, limit: int) -> list[DeadLetter]:
+    """Dead letters of a received sequence."""
+    query = select(TABLE).where(TABLE.c.sequence == sequence, TABLE.c.owner.is_not(None)).limit(limit)
+    return [dead_letter(row) for row in tx.read(query)]

@@ -1,0 +1,274 @@
+"""What an operator sees of a store: pages, one sequence and one message in full, and what is wrong, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+
+from mercury.operations.operator import Operations
+from mercury.operations.overview import Severity
+from mercury.statemachine.policy import DestinationPolicy
+from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.storage.letters import Direction
+from mercury.storage.opening import open_sql_store
+from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter
+from mercury.storage.sql.reads import walking
+from mercury.storage.sql.store import SqlStore
+from tests.stores import NewUrl, urls_of
+
+from .pair import URL, Pair
+from .test_dead_letters import add_letters, inbound, outbound
+
+NOW = 1_750_000_000.0
+#: A handler that fails is called again after a long pause.
+PATIENT = DestinationPolicy(redelivery=RetransmissionPolicy(base=3600.0, cap=3600.0, jitter=0.0))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def urls(request: pytest.FixtureRequest, tmp_path: object) -> NewUrl:
+    return urls_of(request.param, request, tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def stores(urls: NewUrl) -> Iterator[tuple[SqlStore, SqlStore]]:
+    """A client's and a server's store; leases are measured by the test's time."""
+    with ExitStack() as stack:
+        opened = [open_sql_store(urls(), database_clock=False) for _ in range(2)]
+        for store in opened:
+            stack.callback(store.close)
+        yield opened[0], opened[1]
+
+
+@pytest.fixture
+def pair(stores: tuple[SqlStore, SqlStore]) -> Pair:
+    return Pair(*stores)
+
+
+def seen_by(store: object, now: float = NOW) -> Operations:
+    assert isinstance(store, SqlStore)
+    return Operations(store, lambda: now)
+
+
+def refuse(pair: Pair, text: str) -> None:
+    """Let the server's handler fail for one order."""
+    pair.server.policy = PATIENT
+
+    def fail(_context: object, order: str) -> None:
+        if f">{text}<" in order:
+            raise LookupError(f"no stock of {text}")
+
+    pair.server.on_put = fail
+
+
+def walk(page: Callable[[str | None], Page]) -> list:
+    """All items of all pages."""
+    found, after = [], None
+    for _ in range(100):
+        one = page(after)
+        found += one.items
+        after = one.after
+        if after is None:
+            return found
+    raise AssertionError("the pages never end")
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def test_messages_of_several_keys_come_in_pages_without_one_missing_or_twice(pair: Pair) -> None:
+    for number in range(7):
+        pair.send([f"{number}"], key=f"till-{number % 2}")
+    operations = seen_by(pair.client.store)
+    found = walk(lambda after: operations.messages.page(Direction.OUTBOUND, MessageFilter(), after, 2))
+    assert [each.correlation for each in found] == [f"order:{number}" for number in range(7)]
+
+
+def test_a_page_of_a_key_goes_over_its_sequence_to_what_has_no_number_yet(pair: Pair) -> None:
+    pair.send(["0", "1", "2"])
+    pair.client.turn(NOW)
+    pair.send(["3", "4"])
+    pair.send(["5"], key="other")
+    operations = seen_by(pair.client.store)
+    which = MessageFilter(endpoint=URL, key="till")
+    found = walk(lambda after: operations.messages.page(Direction.OUTBOUND, which, after, 2))
+    assert [(each.number, each.correlation) for each in found] == [
+        *((number, f"order:{number - 1}") for number in (1, 2, 3)),
+        *((None, f"order:{number}") for number in (3, 4)),
+    ]
+
+
+def test_a_message_is_found_by_its_id_and_by_its_correlation_wherever_it_is(pair: Pair) -> None:
+    pair.send(["0"])
+    pair.run(NOW)
+    pair.send(["1"])
+    operations = seen_by(pair.client.store)
+    (waiting,) = operations.messages.places(correlation="order:1").waiting
+    assert operations.messages.places(message_id=waiting.message_id).waiting == (waiting,)
+    (settled,) = operations.messages.places(correlation="order:0").settled
+    assert settled.number == 1
+    add_letters(pair.client.store, outbound("a", correlation="order:9"))
+    assert [each.id for each in operations.messages.places(correlation="order:9").letters] == ["a"]
+
+
+def test_messages_are_searched_by_state_and_time(pair: Pair) -> None:
+    pair.send(["0"])
+    pair.client.turn(NOW)
+    pair.send(["1"])
+    operations = seen_by(pair.client.store)
+
+    def numbers(which: MessageFilter) -> list[str | None]:
+        return [each.correlation for each in operations.messages.page(Direction.OUTBOUND, which).items]
+
+    assert numbers(MessageFilter(state=MessageState.UNSENT)) == ["order:1"]
+    assert numbers(MessageFilter(state=MessageState.UNACKNOWLEDGED)) == ["order:0"]
+    assert numbers(MessageFilter(state=MessageState.UNANSWERED)) == []
+    assert numbers(MessageFilter(since=10.0)) == []
+    assert numbers(MessageFilter(until=10.0)) == ["order:0", "order:1"], "the test hands over at time 0"
+
+
+def test_a_search_reads_a_bounded_number_of_rows_and_says_where_it_stopped(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(walking, "MOST_ROWS", 3)
+    pair.send(["0"])
+    pair.client.turn(NOW)
+    pair.send(["1", "2", "3", "4"])
+    operations = seen_by(pair.client.store)
+    which = MessageFilter(state=MessageState.UNACKNOWLEDGED)
+    first = operations.messages.page(Direction.OUTBOUND, which, None, 5)
+    assert [each.correlation for each in first.items] == ["order:0"]
+    assert first.after is not None, "two rows are not read yet"
+    second = operations.messages.page(Direction.OUTBOUND, which, first.after, 5)
+    assert (second.items, second.after) == ((), None)
+
+
+def test_a_poison_message_is_shown_with_its_error_and_what_it_holds_back(pair: Pair) -> None:
+    refuse(pair, "2")
+    pair.send(["1", "2", "3"])
+    pair.run(NOW)
+    operations = seen_by(pair.server.store)
+    (poison,) = operations.services.failing("shop").items
+    assert (poison.number, poison.attempts, poison.last_error) == (2, 1, "LookupError: no stock of 2")
+    whole = operations.messages.one(Direction.INBOUND, poison.position)
+    assert whole is not None
+    assert [each.what for each in whole.timeline][1].startswith("its handler has failed")
+    service = operations.services.one("shop")
+    assert service is not None
+    assert (service.failing, str(service.waiting)) == (1, "2")
+
+
+# --- sequences -------------------------------------------------------------------------------------------------------
+
+
+def test_both_sides_of_a_sequence_are_shown_with_what_they_wait_for(pair: Pair) -> None:
+    refuse(pair, "2")
+    pair.send(["1", "2", "3"])
+    pair.run(NOW)
+    (line,) = seen_by(pair.server.store).sequences.page(SequenceFilter(stuck=True)).items
+    assert line.stuck
+    assert line.why is not None
+    assert line.why.startswith("its handler has failed once: LookupError: no stock of 2; the next attempt is at ")
+    whole = seen_by(pair.server.store).sequences.one(line.id)
+    assert whole is not None
+    assert (whole.gaps, whole.holder is not None) == ((), True)
+    assert whole.timeline[0].what == "created by client"
+    (source,) = seen_by(pair.client.store).sequences.page(SequenceFilter(source=True)).items
+    assert (source.id, source.why, source.stuck) == (line.id, None, False), "everything is acknowledged"
+
+
+def test_a_gap_is_shown_with_the_missing_number(pair: Pair) -> None:
+    pair.send(["1", "2", "3"])
+    _, posts = pair.client.turn(NOW)
+    replies = pair.carry(posts, NOW)
+    posts = pair.client.receive(replies, NOW)
+    _, more = pair.client.turn(NOW)
+    second = [post for post in (*posts, *more) if post.number != 2]
+    assert len(second) == 2
+    pair.carry(second, NOW)
+    pair.server.turn(NOW)
+    (line,) = seen_by(pair.server.store).sequences.page(SequenceFilter(stuck=True)).items
+    assert line.why == "waits for message 2, which has not arrived"
+    whole = seen_by(pair.server.store).sequences.one(line.id)
+    assert whole is not None
+    assert whole.gaps == ((2, 2),)
+
+
+def test_sequences_are_filtered_and_come_in_pages(pair: Pair) -> None:
+    for number in range(5):
+        pair.send([f"{number}"], key=f"till-{number}")
+    pair.send(["5"], key="other")
+    pair.run(NOW)
+    client = seen_by(pair.client.store).sequences
+    found = walk(lambda after: client.page(SequenceFilter(key_prefix="till-", source=True), after, 2))
+    assert [each.status.key for each in found] == [f"till-{number}" for number in range(5)]
+    assert len(walk(lambda after: client.page(SequenceFilter(states=frozenset(["IDLE"])), after, 4))) == 6
+    assert client.page(SequenceFilter(states=frozenset(["FAILED"]))).items == ()
+    server = seen_by(pair.server.store).sequences
+    assert len(walk(lambda after: server.page(SequenceFilter(endpoint="shop"), after, 4))) == 6
+    both = walk(lambda after: server.page(SequenceFilter(), after, 1))
+    assert len({each.id for each in both}) == len(both) >= 6
+
+
+def test_the_pair_of_a_sequence_is_its_other_direction(pair: Pair) -> None:
+    pair.send(["1"], ask=True)
+    pair.run(NOW)
+    server, client = seen_by(pair.server.store).sequences, seen_by(pair.client.store).sequences
+    (request,) = server.page(SequenceFilter(source=False, endpoint="shop")).items
+    whole = server.one(request.id)
+    assert whole is not None
+    assert whole.pair is not None
+    answers = client.one(whole.pair.id)
+    assert answers is not None
+    assert answers.pair is not None
+    assert answers.pair.id == request.id
+
+
+# --- the whole store -------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_store_has_no_problem(pair: Pair) -> None:
+    view = seen_by(pair.client.store).overview()
+    assert (view.problems, view.depth.unsent, view.stuck) == ((), Count(0), ())
+
+
+def test_problems_are_named_in_words_with_the_place_to_look_at(pair: Pair) -> None:
+    refuse(pair, "2")
+    pair.send(["1", "2", "3"])
+    pair.run(NOW)
+    add_letters(pair.server.store, inbound("a"), replace(inbound("b"), reason="other"))
+    view = seen_by(pair.server.store, NOW + 700).overview()
+    found = {(each.severity, each.place.value) for each in view.problems}
+    assert found == {
+        (Severity.CRITICAL, "messages"),
+        (Severity.WARNING, "messages"),
+        (Severity.WARNING, "dlq"),
+        (Severity.WARNING, "sequences"),
+    }
+    assert view.problems[0].text.startswith("a received message is not handled after 700 s")
+    assert (str(view.depth.unhandled), str(view.depth.failing)) == ("2", "1")
+    assert [each.name for each in view.depth.services] == ["shop"]
+
+
+def test_figures_are_exact_up_to_a_limit_and_then_say_that_there_are_more(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.storage.sql.reads.depth.MOST_ROWS", 3)
+    pair.send(["1", "2", "3"])
+    assert str(seen_by(pair.client.store).overview().depth.unsent) == "3"
+    pair.send(["4", "5"])
+    assert str(seen_by(pair.client.store).overview().depth.unsent).startswith("more than")
+
+
+def test_dead_letters_are_grouped_by_reason_and_come_in_pages(pair: Pair) -> None:
+    add_letters(pair.client.store, *(outbound(f"{number}") for number in range(5)))
+    add_letters(pair.client.store, replace(outbound("x"), reason="another"))
+    letters = seen_by(pair.client.store).letters
+    groups = letters.groups()
+    assert [each.count for each in groups.items] == [5, 1]
+    assert groups.after is None
+    assert [each.id for each in walk(lambda after: letters.page(after=after, limit=2))] == [*"01234x"]
+    assert letters.one("x") is not None
+    assert letters.one("y") is None
