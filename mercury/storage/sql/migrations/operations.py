@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic.operations import Operations
 
+from mercury.storage.sql.dialect import POSITION
 from mercury.storage.sql.migrations.partial import only_where
 
 
@@ -32,7 +33,7 @@ def create(op: Operations) -> None:
     )
     op.create_table(
         "mercury_audit",
-        sa.Column("position", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), autoincrement=True, nullable=False),
+        sa.Column("position", POSITION, autoincrement=True, nullable=False),
         sa.Column("at", sa.Double(), nullable=False),
         sa.Column("actor", sa.Text(), nullable=False),
         sa.Column("via", sa.Text(), nullable=False),
