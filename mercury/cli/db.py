@@ -27,12 +27,13 @@ def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = F
 
     with Database(store_url(store, config)) as database:
         found, store_id = database.status(), database.id
-    usable = found.current or found.version is None
+    usable = found.usable or found.version is None
     value = {
         "store": database.name,
         "id": store_id,
         "schema": found.version,
         "needed": HEAD,
+        "oldest": found.oldest,
         "usable": usable,
         "advice": _advice(found),
     }
@@ -41,6 +42,7 @@ def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = F
         ("id", store_id or "none"),
         ("schema", found.version or "none"),
         ("this Mercury needs", HEAD),
+        ("usable by", f"schema {found.oldest} and later" if found.oldest else "this schema only"),
         ("status", _advice(found)),
     ]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
@@ -50,9 +52,10 @@ def status(store: StoreUrl = None, config: ConfigFile = None, output: Output = F
 
 @app.command()
 def upgrade(store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
-    """Upgrade the schema of a store; in an empty database, create it. First stop all processes that use the store.
+    """Upgrade the schema of a store; in an empty database, create it.
 
-    Does nothing if the schema is up to date. Refuses a schema of a newer Mercury.
+    Processes may go on using the store meanwhile, unless `mercury db status` says to stop them. Does nothing if the
+    schema is up to date, or newer and usable. Refuses a newer schema that this Mercury cannot use.
     """
     from mercury.storage.administration import Database
 
@@ -82,8 +85,12 @@ def renew_id(store: StoreUrl = None, config: ConfigFile = None, output: Output =
 def _advice(found: SchemaStatus) -> str:
     if found.version is None:
         return "empty; the first process that uses it creates the schema, or `mercury db upgrade`"
-    if found.unknown:
+    if found.too_new:
         return "of a newer Mercury than this one: upgrade Mercury"
+    if found.newer:
+        return "of a newer Mercury than this one, which can use it too"
+    if found.additive:
+        return "old: run `mercury db upgrade`; processes may use the store meanwhile"
     if not found.current:
         return "old: stop all processes that use the store, then run `mercury db upgrade`"
     return "up to date"

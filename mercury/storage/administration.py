@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mercury.errors import ConfigurationError, StorageError
 from mercury.storage.opening import MEMORY, open_sql_store, read_url
-from mercury.storage.sql import versions
+from mercury.storage.sql import upgrades, versions
 from mercury.storage.sql.versions import SchemaStatus
 
 if TYPE_CHECKING:
@@ -57,22 +57,24 @@ class Database:
 
     @property
     def id(self) -> str | None:
-        """The store's unique id; ``None`` = the database has no schema that this Mercury knows.
+        """The store's unique id; ``None`` = the database has no schema that this Mercury can read.
 
         :raises StorageError: the database does not answer.
         """
         found = self.status()
-        return None if found.version is None or found.unknown else versions.identifier(self._engine)
+        return None if found.version is None or found.too_new else versions.identifier(self._engine)
 
     def upgrade(self) -> SchemaStatus:
         """Bring the schema up to date, or create it in an empty database. Returns the status before the upgrade.
 
-        :raises ConfigurationError: a newer Mercury has made the schema.
-        :raises StorageError: the database does not answer, or is in use.
+        A newer schema that this Mercury can use stays as it is.
+
+        :raises ConfigurationError: a newer Mercury has made the schema, and this one cannot use it.
+        :raises StorageError: the database does not answer, or a transaction uses the tables for too long.
         """
         before = self.status()
         try:
-            versions.upgrade(self._engine)
+            upgrades.upgrade(self._engine)
         except ConfigurationError as error:
             raise ConfigurationError(f"{self.name}: {error}") from error
         except StorageError as error:
@@ -82,9 +84,9 @@ class Database:
     def renew_id(self) -> str:
         """Give the store a new unique id. Returns it.
 
-        :raises StorageError: the database has no schema or another version's, or does not answer.
+        :raises StorageError: the database has no schema or one that this Mercury cannot use, or does not answer.
         """
-        if not self.status().current:
+        if not self.status().usable:
             raise StorageError(f"{self.name}: its schema is not this Mercury's: see 'mercury db status'")
         return versions.renew_id(self._engine)
 

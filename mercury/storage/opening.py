@@ -88,7 +88,7 @@ def open_sql_store(
 
 
 def _make_ready(engine: Engine, shown: str, wait: float) -> None:
-    from mercury.storage.sql.versions import make_ready
+    from mercury.storage.sql.upgrades import make_ready
 
     until = time.monotonic() + wait
     waits = False

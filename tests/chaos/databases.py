@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, make_url
 from mercury.postgres.databases import Databases
 from mercury.postgres.embedded import EmbeddedPostgres
 from mercury.storage.opening import open_engine
-from mercury.storage.sql.versions import upgrade
+from mercury.storage.sql.upgrades import upgrade
 from tests.chaos.kinds import Form
 from tests.chaos.programs import tables
 

@@ -9,6 +9,7 @@ from tests.mutation.flow_mutants import FLOW
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.storage_mutants import STORAGE
+from tests.mutation.upgrade_mutants import UPGRADES
 from tests.mutation.wire_mutants import WIRE
 from tests.mutation.wsdl_mutants import WSDL
 
@@ -542,6 +543,7 @@ TESTED = (
     *DIRECT,
     *SECURITY,
     *STORAGE,
+    *UPGRADES,
     *WSDL,
     *BATCHES,
 )

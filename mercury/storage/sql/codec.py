@@ -53,8 +53,9 @@ def inbound_values(message: InboundMessage) -> Values:
     return values
 
 
-#: Every column of a row of the inbound buffer except its payload and the columns that the store assigns.
-INBOUND_FIELDS = tuple(name for name in INBOUND.names if name != "payload")
+#: The columns that the checksum of a row of the inbound buffer covers, beside its payload: all but those that the store
+#: assigns and those that are newer than the checksum.
+INBOUND_FIELDS = tuple(name for name in INBOUND.names if name != "payload" and name not in INBOUND.unchecked)
 
 
 def _inbound_checksum(row: Row | Values) -> str:
@@ -97,11 +98,15 @@ def body_values(message: OutboundMessage, row: Values) -> Values:
     return values
 
 
+#: The columns of a row of the outbound buffer that the checksum of its body covers.
+OUTBOUND_FIELDS = tuple(name for name in OUTBOUND.constant if name not in OUTBOUND.unchecked)
+
+
 def _outbound_checksum(row: Row | Values) -> str:
     # The application's end of a key becomes the last message of a sequence when it gets a number (WS-RM 1.0).
     last = row["last"] and row["kind"] != OutboundKind.END.value
     # The checksum covers only columns that never change: not the state of transmission.
-    fields = (row[name] for name in OUTBOUND.constant)
+    fields = (row[name] for name in OUTBOUND_FIELDS)
     return checksum(row["payload"], row["headers"], row["to_parameters"], last, *fields)
 
 

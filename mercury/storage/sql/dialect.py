@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, FromClause, Integer, Table, make_url
+from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, FromClause, Index, Integer, Table, make_url
 from sqlalchemy.types import TypeEngine
 
 from mercury.errors import CapabilityError
@@ -101,6 +101,18 @@ class Dialect(ABC):
     @abstractmethod
     def lock_schema(self, connection: Connection) -> None:
         """Lock the schema against changes by others until the transaction ends."""
+
+    def unfinished_indexes(self, connection: Connection) -> frozenset[str]:
+        """The names of Mercury's indexes that exist, but are not used because their creation was interrupted."""
+        return frozenset()
+
+    def create_indexes_beside_writers(self, engine: Engine, missing: Callable[[Connection], list[Index]]) -> None:  # noqa: B027 - a database with a single writer cannot
+        """Create indexes without a lock that keeps writers waiting, each in a transaction of its own.
+
+        No effect if another process is doing it, or if the database has a single writer.
+
+        :param missing: finds the indexes to create, on a connection without a transaction.
+        """
 
     @abstractmethod
     def now(self, connection: Connection) -> float:

@@ -45,6 +45,9 @@ class Field:
     derived: Callable[[Any], Any] | None = None
     #: The column never changes after the insert.
     constant: bool = False
+    #: No checksum covers the column. So are all columns since schema 0002: a process of the version before neither
+    #: writes nor reads them, and would take a row for damaged.
+    unchecked: bool = False
     #: The value for a damaged row whose column cannot be read.
     unreadable: object = None
 
@@ -104,6 +107,8 @@ class Fields:
     names: tuple[str, ...]
     #: The names of columns that never change after the insert.
     constant: tuple[str, ...]
+    #: The names of columns that no checksum covers.
+    unchecked: frozenset[str]
     _kept: tuple[str, ...]
     _get: Callable[[Any], tuple[Any, ...]]
     _writes: tuple[tuple[str, Callable[[Any], Any]], ...]
@@ -120,6 +125,7 @@ class Fields:
         return cls(
             names=tuple(field.name for field in fields),
             constant=tuple(field.name for field in fields if field.constant),
+            unchecked=frozenset(field.name for field in fields if field.unchecked),
             _kept=tuple(field.name for field in kept),
             _get=attrgetter(*(field.of + field.kept for field in kept)),
             _writes=tuple((field.name, field.write) for field in kept if field.write is not None),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -20,8 +20,10 @@ from sqlalchemy import (
     Double,
     Engine,
     FromClause,
+    Index,
     Integer,
     LargeBinary,
+    MetaData,
     Table,
     Text,
     bindparam,
@@ -31,6 +33,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.schema import CreateIndex, DropIndex
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
@@ -46,6 +49,12 @@ CONNECT_TIMEOUT = 10
 PREPARE_AFTER = 1
 #: The advisory lock that a process holds while it changes the schema.
 SCHEMA_LOCK = 0x6D657263
+#: The advisory lock that a process holds while it creates indexes beside writers.
+INDEX_LOCK = SCHEMA_LOCK + 1
+UNFINISHED_INDEXES = """
+    select relname from pg_index join pg_class on pg_class.oid = indexrelid
+    where not indisvalid and relname like 'mercury\\_%' and relnamespace = current_schema()::regnamespace
+"""
 NOW = "select extract(epoch from clock_timestamp())::double precision"
 HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
 ABORTED = (
@@ -125,6 +134,27 @@ class Postgres(Dialect):
     def lock_schema(self, connection: Connection) -> None:
         # If two processes find an empty database at the same time, only one of them makes the schema.
         connection.exec_driver_sql(f"select pg_advisory_xact_lock({SCHEMA_LOCK})")
+
+    def unfinished_indexes(self, connection: Connection) -> frozenset[str]:
+        return frozenset(connection.exec_driver_sql(UNFINISHED_INDEXES, execution_options=AS_IT_IS).scalars())
+
+    def create_indexes_beside_writers(self, engine: Engine, missing: Callable[[Connection], list[Index]]) -> None:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            # Not a lock to wait for: the creation of an index waits until all statements that wait have ended.
+            if not connection.exec_driver_sql(f"select pg_try_advisory_lock({INDEX_LOCK})").scalar():
+                return
+            try:
+                unfinished = self.unfinished_indexes(connection)
+                for index in missing(connection):
+                    assert index.table is not None, f"{index.name} is an index of no table"
+                    copies = index.table.to_metadata(MetaData()).indexes
+                    copy = next(each for each in copies if each.name == index.name)
+                    copy.dialect_options["postgresql"]["concurrently"] = True
+                    if index.name in unfinished:
+                        connection.execute(DropIndex(copy))
+                    connection.execute(CreateIndex(copy))
+            finally:
+                connection.exec_driver_sql(f"select pg_advisory_unlock({INDEX_LOCK})")
 
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:
         text = "; ".join(statements)

@@ -175,7 +175,8 @@ INVOKER: tuple[Described, ...] = (
     Column("turn", BigInteger, nullable=False),
 )
 
-#: A row of the invoker buffer: `InboundMessage`. Every column but the payload is in the checksum, in this order.
+#: A row of the invoker buffer: `InboundMessage`. Every column is in the checksum, in this order, the payload first; not
+#: one that is `unchecked`, as each column since schema 0002 is.
 INBOUND: tuple[Described, ...] = (
     position(),
     text("sequence"),
@@ -249,7 +250,7 @@ RMS: tuple[Described, ...] = (
 )
 
 #: A row of the RMS buffer: `OutboundMessage` without its large fields. Constant columns are in the checksum, in this
-#: order.
+#: order, unless they are `unchecked`, as each column since schema 0002 is.
 OUTBOUND: tuple[Described, ...] = (
     position(),
     text("message_id", constant=True),

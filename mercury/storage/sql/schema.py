@@ -67,6 +67,10 @@ def _partial(name: str, *columns: Column[Any], where: str, unique: bool = False)
 #: The id of the store: one row.
 STORE = _table("store", _text("id", primary_key=True), _time("created_at"))
 
+#: Since schema 0002: for each version of the schema that this database has had, the oldest one whose Mercury may still
+#: use it.
+COMPATIBILITY = _table("compatibility", _text("version", primary_key=True), _text("oldest"))
+
 # --- destination: RMD sequences ----------------------------------------------------------------------------------
 
 RMD_SEQUENCE = _table("rmd_sequence", *columns(record_columns.RMD))

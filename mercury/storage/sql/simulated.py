@@ -11,7 +11,7 @@ from sqlalchemy import event, make_url, select
 from mercury.storage.sql.schema import RMS_MESSAGE
 from mercury.storage.sql.sqlite_dialect import Sqlite
 from mercury.storage.sql.store import SqlStore
-from mercury.storage.sql.versions import make_ready
+from mercury.storage.sql.upgrades import make_ready
 
 
 class SimulatedStore(SqlStore):

@@ -1,4 +1,4 @@
-"""Versions of the schema: which one a database has, and the upgrade to the one that this Mercury needs."""
+"""Versions of the schema: which one a database has, which ones this Mercury can use, and the id of a store."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
 from time import time
 
 from sqlalchemy import Connection, Engine, delete, inspect, select, text
 
-from mercury.errors import ConfigurationError
 from mercury.storage.sql.dialects import dialect_of
 from mercury.storage.sql.errors import translated
-from mercury.storage.sql.schema import STORE
+from mercury.storage.sql.schema import COMPATIBILITY, STORE
 
 VERSION_TABLE = "mercury_schema_version"
-#: All versions of the schema; the last one is this Mercury's.
+#: All versions of the schema, each four digits; the last one is this Mercury's.
 KNOWN = ("0001", "0002")
 HEAD = KNOWN[-1]
+#: The oldest version whose Mercury can go on using a database with this Mercury's schema: every later one only adds
+#: tables, indexes, and columns that are nullable or have a server default.
+OLDEST = "0001"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +29,31 @@ class SchemaStatus:
 
     #: ``None`` = the database has no schema of Mercury.
     version: str | None
+    #: The oldest version whose Mercury can use the database, as the database says; ``None`` = it does not say.
+    oldest: str | None = None
 
     @property
     def current(self) -> bool:
         return self.version == HEAD
 
     @property
-    def unknown(self) -> bool:
+    def newer(self) -> bool:
         """Whether a newer Mercury has made the schema."""
         return self.version is not None and self.version not in KNOWN
+
+    @property
+    def usable(self) -> bool:
+        """Whether this Mercury can use the schema as it is."""
+        return self.current or (self.newer and self.oldest is not None and self.oldest <= HEAD)
+
+    @property
+    def too_new(self) -> bool:
+        return self.newer and not self.usable
+
+    @property
+    def additive(self) -> bool:
+        """Whether the upgrade from this schema only adds to it, so that processes may use it meanwhile."""
+        return self.version is not None and OLDEST <= self.version < HEAD
 
 
 def status(engine: Engine) -> SchemaStatus:
@@ -45,48 +62,18 @@ def status(engine: Engine) -> SchemaStatus:
     :raises StorageError: the database does not answer.
     """
     with translated(), engine.connect() as connection:
-        return _status(connection)
+        return read_status(connection)
 
 
-def _status(connection: Connection) -> SchemaStatus:
-    if not inspect(connection).has_table(VERSION_TABLE):
+def read_status(connection: Connection) -> SchemaStatus:
+    tables = inspect(connection)
+    if not tables.has_table(VERSION_TABLE):
         return SchemaStatus(None)
-    return SchemaStatus(connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar_one_or_none())  # noqa: S608
-
-
-def upgrade(engine: Engine) -> SchemaStatus:
-    """Bring the schema up to date, or create it, with a new store id, in an empty database.
-
-    :raises ConfigurationError: a newer Mercury has made the schema.
-    """
-    with translated(), _exclusive(engine) as connection:
-        found = _status(connection)
-        if found.unknown:
-            raise ConfigurationError(_too_new(found))
-        if not found.current:
-            _migrate(connection)
-        if not connection.execute(STORE.select()).first():
-            _name(connection)
-        connection.commit()
-    return SchemaStatus(HEAD)
-
-
-def make_ready(engine: Engine, what: str) -> None:
-    """Check that the schema is this Mercury's; an empty database gets the schema.
-
-    :param what: the name of the store in errors.
-    :raises ConfigurationError: the schema is older or newer; the text says what to run.
-    """
-    found = status(engine)
-    if found.version is None:
-        upgrade(engine)
-    elif found.unknown:
-        raise ConfigurationError(f"{what}: {_too_new(found)}")
-    elif not found.current:
-        raise ConfigurationError(
-            f"{what} has schema {found.version}, this Mercury needs {HEAD}: stop what uses it, then run "
-            "'mercury db upgrade'"
-        )
+    version = connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
+    if version in KNOWN or not tables.has_table(COMPATIBILITY.name):
+        return SchemaStatus(version, OLDEST if version == HEAD else None)
+    said = select(COMPATIBILITY.c.oldest).where(COMPATIBILITY.c.version == version)
+    return SchemaStatus(version, connection.execute(said).scalar_one_or_none())
 
 
 def identifier(engine: Engine) -> str | None:
@@ -100,47 +87,25 @@ def identifier(engine: Engine) -> str | None:
 
 def renew_id(engine: Engine) -> str:
     """Give a copied store a new id, before it runs (decision 17). Returns it."""
-    with translated(), _exclusive(engine) as connection:
+    with translated(), exclusive(engine) as connection:
         connection.execute(delete(STORE))
-        identifier = _name(connection)
+        identifier = name(connection)
         connection.commit()
     return identifier
 
 
-def _name(connection: Connection) -> str:
+def name(connection: Connection) -> str:
+    """Give a store without an id a new one. Returns it."""
     identifier = uuid.uuid4().hex[:12]
     connection.execute(STORE.insert().values(id=identifier, created_at=time()))
     return identifier
 
 
-def _too_new(found: SchemaStatus) -> str:
-    return f"its schema {found.version} is of a newer Mercury than this one, which knows up to {HEAD}: upgrade Mercury"
-
-
 @contextmanager
-def _exclusive(engine: Engine) -> Iterator[Connection]:
+def exclusive(engine: Engine) -> Iterator[Connection]:
     """A transaction that has locked the schema against other changes."""
     dialect = dialect_of(engine)
     assert dialect is not None, f"no store can be in {engine.url.drivername}"
     with engine.connect() as connection:
         dialect.lock_schema(connection)
         yield connection
-
-
-def _migrate(connection: Connection) -> None:
-    """Run the missing steps, without Alembic's environment: it is global to the process, and two threads that upgrade
-    two databases would mix them up.
-    """
-    from alembic.migration import MigrationContext
-    from alembic.operations import Operations
-    from alembic.script import ScriptDirectory
-
-    scripts = ScriptDirectory(str(files("mercury.storage.sql") / "migrations"))
-    options = {
-        "version_table": VERSION_TABLE,
-        "transactional_ddl": True,
-        "fn": lambda found, _context: scripts._upgrade_revs("head", found),
-    }
-    context = MigrationContext.configure(connection, opts=options)
-    with context.begin_transaction():
-        context.run_migrations(op=Operations(context))

@@ -26,7 +26,7 @@ LATER = (
     "mercury.facade",
     "mercury.service.host",
     "mercury.storage.sql.store",
-    "mercury.storage.sql.versions",
+    "mercury.storage.sql.upgrades",
     "sqlalchemy.dialects.postgresql.psycopg",
     "uvicorn.lifespan.on",
     "uvicorn.loops.uvloop",

@@ -1,22 +1,25 @@
 """The second schema: additions only, so that a process of the version before can go on writing to it.
 
-An addition is a new table, a new index, or a new column that is nullable or has a server default. Each subject has a
-file beside `replay.py`, which `upgrade` calls.
+An addition is a new table, or a new column that is nullable or has a server default. An index on a table of the first
+schema is not made here: it is only defined in `schema`, and `indexes` creates it without keeping writers waiting. Each
+subject has a file beside `replay.py`, which `upgrade` calls.
 """
 
 from __future__ import annotations
 
 from alembic.operations import Operations
 
-from mercury.storage.sql.migrations import operations
+from mercury.storage.sql.migrations import compatibility, operations
 
 revision = "0002"
 down_revision = "0001"
 
 
 def upgrade(op: Operations) -> None:
+    compatibility.create(op)
     operations.create(op)
 
 
 def downgrade(op: Operations) -> None:
     operations.drop(op)
+    compatibility.drop(op)
