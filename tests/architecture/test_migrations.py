@@ -68,7 +68,7 @@ def breaches(statement: str, old: set[str]) -> list[str]:
     return [f"not an addition: {statement}"] if changed is not None and changed[1] in old else []
 
 
-@pytest.mark.parametrize(("before", "after"), STEPS, ids="-".join)
+@pytest.mark.parametrize(("before", "after"), STEPS, ids=str)
 def test_a_step_only_adds_tables_and_columns_that_the_version_before_need_not_write(
     tmp_path: Path, before: str, after: str
 ) -> None:

@@ -1,4 +1,4 @@
-"""The part of the second schema for operators: nodes, paused services, the audit, and indexes to search messages by."""
+"""The part of the second schema for operators: nodes, paused services and the audit."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sqlalchemy as sa
 from alembic.operations import Operations
 
 from mercury.storage.sql.dialect import POSITION
-from mercury.storage.sql.migrations.partial import only_where
 
 
 def create(op: Operations) -> None:
@@ -46,32 +45,8 @@ def create(op: Operations) -> None:
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_audit_target", "mercury_audit", ["target", "position"])
-    op.create_index(
-        "mercury_rms_message_correlation",
-        "mercury_rms_message",
-        ["correlation", "position"],
-        **only_where("correlation is not null"),
-    )
-    op.create_index(
-        "mercury_invoker_message_correlation",
-        "mercury_invoker_message",
-        ["correlation", "position"],
-        **only_where("correlation is not null"),
-    )
-    op.create_index("mercury_invoker_message_id", "mercury_invoker_message", ["message_id"])
-    op.create_index(
-        "mercury_invoker_buffer_failing", "mercury_invoker_buffer", ["sequence"], **only_where("attempts > 0")
-    )
-    op.create_index(
-        "mercury_rms_sequence_offered", "mercury_rms_sequence", ["offered"], **only_where("offered is not null")
-    )
 
 
 def drop(op: Operations) -> None:
-    op.drop_index("mercury_rms_sequence_offered", "mercury_rms_sequence")
-    op.drop_index("mercury_invoker_buffer_failing", "mercury_invoker_buffer")
-    op.drop_index("mercury_invoker_message_id", "mercury_invoker_message")
-    op.drop_index("mercury_invoker_message_correlation", "mercury_invoker_message")
-    op.drop_index("mercury_rms_message_correlation", "mercury_rms_message")
     for name in ("audit", "paused_service", "node"):
         op.drop_table(f"mercury_{name}")
