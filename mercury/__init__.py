@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from mercury.client.asynchronous import AsyncTransaction
     from mercury.client.dead_letters import Redriven
+    from mercury.client.life import Life
     from mercury.client.results import Receipt, WaitResult
     from mercury.client.sender import Sender
     from mercury.client.zeep.public import AsyncZeepTransport, ZeepTransport
@@ -104,6 +105,7 @@ _WHERE = {
     "IncompleteSequenceBehavior": "mercury.statemachine.messages",
     "LetterCount": "mercury.storage.letters",
     "LetterFilter": "mercury.storage.letters",
+    "Life": "mercury.client.life",
     "Limits": "mercury.wire.scan",
     "LogSettings": "mercury.engine.log_settings",
     "Mercury": "mercury.facade",
@@ -189,6 +191,7 @@ __all__ = [
     "IncompleteSequenceBehavior",
     "LetterCount",
     "LetterFilter",
+    "Life",
     "Limits",
     "LogSettings",
     "Mercury",

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast, overload
+from typing import Any, Generic, Protocol, TypeVar, Unpack, cast, overload
 
 from mercury.client.asynchronous import AsyncTransaction
+from mercury.client.life import Life
 from mercury.client.results import Receipt
 from mercury.client.sender import Sender
 from mercury.engine.registry import Registry
@@ -163,9 +164,12 @@ class OneWay(_Call[B, None]):
         tx: Transaction | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Receipt:
         """Parameters and errors are those of `Sender.send`."""
-        return self._contract.sender.send(body, tx=tx, action=self.action, correlation=correlation, headers=headers)
+        return self._contract.sender.send(
+            body, tx=tx, action=self.action, correlation=correlation, headers=headers, **life
+        )
 
     async def asend(
         self,
@@ -174,10 +178,11 @@ class OneWay(_Call[B, None]):
         tx: AsyncTransaction | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Receipt:
         """The same from an event loop: see `Sender.asend`."""
         return await self._contract.sender.asend(
-            body, tx=tx, action=self.action, correlation=correlation, headers=headers
+            body, tx=tx, action=self.action, correlation=correlation, headers=headers, **life
         )
 
 
@@ -195,10 +200,11 @@ class TwoWay(_Call[B, R]):
         tx: Transaction | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Future[R]:
         """Parameters, results and errors are those of `Sender.request`."""
         return self._contract.sender.request(
-            body, response=self._response, tx=tx, action=self.action, correlation=correlation, headers=headers
+            body, response=self._response, tx=tx, action=self.action, correlation=correlation, headers=headers, **life
         )
 
     async def arequest(
@@ -208,6 +214,7 @@ class TwoWay(_Call[B, R]):
         timeout: float | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> R:
         """Wait for the response in an event loop: see `Sender.arequest`."""
         return await self._contract.sender.arequest(
@@ -217,6 +224,7 @@ class TwoWay(_Call[B, R]):
             action=self.action,
             correlation=correlation,
             headers=headers,
+            **life,
         )
 
     def with_callback(
@@ -227,10 +235,11 @@ class TwoWay(_Call[B, R]):
         tx: Transaction | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Receipt:
         """A registered callback consumes the response: see `Sender.request_with_callback`."""
         return self._contract.sender.request_with_callback(
-            body, callback, tx=tx, action=self.action, correlation=correlation, headers=headers
+            body, callback, tx=tx, action=self.action, correlation=correlation, headers=headers, **life
         )
 
 

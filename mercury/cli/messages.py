@@ -183,7 +183,7 @@ def _whole(found: Whole) -> dict[str, Any]:
 
 
 def _text(name: str, value: object) -> str:
-    if name in ("since", "next_try") and isinstance(value, float):
+    if name in ("since", "next_try", "expires_at", "not_before") and isinstance(value, float):
         return moment(value)
     return " ".join(value) if isinstance(value, list) else str(value)
 

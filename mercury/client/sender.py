@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from concurrent.futures import Future
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, Unpack, overload
 
 from mercury.client.asynchronous import AsyncTransaction
 from mercury.client.backlog_limit import BacklogLimit
 from mercury.client.futures import awaited
-from mercury.client.results import Receipt, WaitResult
+from mercury.client.life import Life, times_of
+from mercury.client.progress import KeyProgress
+from mercury.client.results import Receipt
 from mercury.client.sender_port import SenderPort
 from mercury.engine.attachments import store_attachments
-from mercury.engine.status import SequenceStatus, status_of
-from mercury.errors import ConfigurationError, MercuryError
+from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import INDEXED_BYTES, KEY_BYTES, storable
-from mercury.statemachine.waiting import waits_for
 from mercury.storage.application import Transaction
 from mercury.storage.joining import part_of
-from mercury.storage.letters import Direction, LetterFilter
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage
 from mercury.wire.attachment import Attachment
 from mercury.wire.bodies import write_body
@@ -29,16 +27,13 @@ from mercury.wire.payload import check_payload
 
 T = TypeVar("T")
 
-#: Seconds between two checks in `wait`.
-POLL_INTERVAL = 0.01
-
 
 class _Unstored(NamedTuple):
     row: OutboundMessage
     attachments: tuple[tuple[str, Attachment], ...]
 
 
-class Sender:
+class Sender(KeyProgress):
     """Sends to one endpoint under one internal key; made by `Mercury.to`.
 
     Messages of one key that one thread or one transaction sends are delivered in the order of the calls. Every method
@@ -52,17 +47,8 @@ class Sender:
         self._port = surroundings
         self._channel = channel
         self._namespace = namespace
-        #: `wait` counts dead letters from this time on.
         self._made_at = surroundings.clock()
         self._backlog_limit = BacklogLimit(channel.key, surroundings.max_outbound_backlog)
-
-    @property
-    def endpoint(self) -> str:
-        return self._channel.key.endpoint
-
-    @property
-    def key(self) -> str:
-        return self._channel.key.name
 
     def send(
         self,
@@ -74,6 +60,7 @@ class Sender:
         correlation: str | None = None,
         last: bool = False,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Receipt:
         """Send a one-way message.
 
@@ -85,11 +72,12 @@ class Sender:
             ends; at most 2,048 bytes of UTF-8.
         :param last: this is the last message of its sequence; a later message starts a new sequence.
         :param headers: additional header blocks, each XML of one element.
+        :param life: when the message may be delivered: ``expires_in``, ``expires_at``, ``not_before`` (`Life`).
         :raises PayloadError: the body cannot be written as XML.
-        :raises ConfigurationError: the action is unknown, or the correlation is too long.
+        :raises ConfigurationError: the action is unknown, the correlation is too long, or ``life`` is not possible.
         :raises Overloaded: the backlog of this key is at its limit; nothing was stored.
         """
-        unstored = self._row(body, operation, action, correlation, headers)
+        unstored = self._row(body, operation, action, correlation, headers, life)
         unstored.row.last = last
         return self._store(unstored, tx)
 
@@ -104,6 +92,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Future[T]: ...
 
     @overload
@@ -116,6 +105,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Future[bytes]: ...
 
     def request(
@@ -128,6 +118,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Future[Any]:
         """Send a request and wait for its response in this process.
 
@@ -138,7 +129,7 @@ class Sender:
         :returns: a future. Its result is the response; its exception is an `ApplicationFault` from the peer, or
             `SequenceFailed` if no response will come. The text of its `TimeoutError` has the state of the request.
         """
-        unstored = self._row(body, operation, action, correlation, headers)
+        unstored = self._row(body, operation, action, correlation, headers, life)
         row = unstored.row
         row.expects_response = True
         future, row.callback = self._port.futures.expect(
@@ -165,6 +156,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Receipt:
         """Send a request whose response a registered callback consumes, even after a restart.
 
@@ -177,7 +169,7 @@ class Sender:
             raise ConfigurationError(
                 f"no callback named {callback!r} is registered: use @mercury.callback({callback!r})"
             )
-        unstored = self._row(body, operation, action, correlation, headers)
+        unstored = self._row(body, operation, action, correlation, headers, life)
         unstored.row.expects_response = True
         unstored.row.callback = callback
         return self._store(unstored, tx)
@@ -194,6 +186,7 @@ class Sender:
         correlation: str | None = None,
         last: bool = False,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Receipt:
         """Send a one-way message from an event loop without blocking it. Other parameters and errors as for `send`.
 
@@ -202,7 +195,14 @@ class Sender:
         :param tx: the transaction to send in, from `Mercury.atransaction`; by default a new one.
         """
         send = partial(
-            self.send, body, operation=operation, action=action, correlation=correlation, last=last, headers=headers
+            self.send,
+            body,
+            operation=operation,
+            action=action,
+            correlation=correlation,
+            last=last,
+            headers=headers,
+            **life,
         )
         if tx is not None:
             return await tx.run_sync(lambda sync: send(tx=sync))
@@ -219,6 +219,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> T: ...
 
     @overload
@@ -231,6 +232,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> bytes: ...
 
     async def arequest(
@@ -243,6 +245,7 @@ class Sender:
         action: str | None = None,
         correlation: str | None = None,
         headers: Iterable[bytes] = (),
+        **life: Unpack[Life],
     ) -> Any:
         """Send a request from an event loop and await its response. Other parameters and errors as for `request`.
 
@@ -264,6 +267,7 @@ class Sender:
             action=action,
             correlation=correlation,
             headers=headers,
+            **life,
         )
         port = self._port
         futures: list[Future[Any]] = []
@@ -283,93 +287,6 @@ class Sender:
         """End the sequence without waiting: unacknowledged messages become dead letters."""
         self._end(OutboundKind.ABANDON, tx)
 
-    def status(self) -> list[SequenceStatus]:
-        """The sequences of this key, oldest first, tombstones included."""
-        store = self._port.store
-        with store.transaction() as tx:
-            backlog = tx.rms.backlog(self._channel.key)
-            return [status_of(record, backlog) for record in tx.rms.peek(self._channel.key)]
-
-    @property
-    def pending(self) -> int:
-        """The number of messages of this key that are not acknowledged, or whose response is not consumed yet."""
-        with self._port.store.transaction() as tx:
-            return tx.rms.backlog(self._channel.key)
-
-    @property
-    def last_error(self) -> str | None:
-        """The last known error that keeps the messages of this key from arriving; ``None`` = none is known.
-
-        It is the error of the last exchange with the endpoint, or else the last fault about waiting messages, the
-        reason why the last sequence failed, or a text about work that waits for too long. For people: the next attempt
-        may succeed.
-        """
-        found = self._port.why_not_running or self._port.last_error(self.endpoint)
-        if found is not None:
-            return found
-        known = self.status()
-        if not known:
-            return None
-        newest = known[-1]
-        if newest.failure is not None:
-            why = f" ({newest.last_error})" if newest.last_error else ""
-            return f"the sequence failed: {newest.failure.value}{why}"
-        if newest.waiting and newest.last_error:
-            return newest.last_error
-        store = self._port.store
-        with store.transaction() as tx:
-            record = next(reversed(tx.rms.peek(self._channel.key)), None)
-        if record is None:
-            return None
-        return waits_for(record.machine, record.channel.policy, self._port.clock())
-
-    def wait(self, timeout: float | None = None) -> WaitResult:
-        """Wait until each message of this key is acknowledged (requests: answered) or a dead letter.
-
-        After `close` it waits for the end of the sequence too, so that the peer need not keep the sequence open.
-
-        :param timeout: seconds; ``None`` = no limit.
-        :returns: true if all messages have arrived. False after the time-out (``settled`` is false), or if messages of
-            this key became dead letters since this sender was made (``dead`` counts them). Its text has the reasons.
-        :raises MercuryError: messages wait, but Mercury was not started, or was stopped.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
-        while not self._at_rest():
-            idle = self._port.why_not_running
-            if idle is not None:
-                raise MercuryError(f"{self.endpoint}: nothing is sent to it: {idle}")
-            if until is not None and time.monotonic() >= until:
-                return self._wait_result(settled=False)
-            time.sleep(POLL_INTERVAL)
-        return self._wait_result(settled=True)
-
-    def _wait_result(self, *, settled: bool) -> WaitResult:
-        which = LetterFilter(
-            direction=Direction.OUTBOUND, endpoint=self.endpoint, key=self.key, dead_since=self._made_at
-        )
-        with self._port.store.transaction() as tx:
-            dead = tuple(tx.dead_letters.count(which))
-            left = 0 if settled else tx.rms.backlog(self._channel.key)
-        return WaitResult(settled=settled, left=left, last_error="" if settled else self.last_error or "", letters=dead)
-
-    def _at_rest(self) -> bool:
-        with self._port.store.transaction() as tx:
-            if tx.rms.backlog(self._channel.key):
-                return False
-            machines = [record.machine for record in tx.rms.peek(self._channel.key)]
-        return not any(machine.alive and machine.last_message is not None for machine in machines)
-
-    def _state_of(self, message_id: str) -> str:
-        """The state of a request, for people."""
-        last_error = self.last_error
-        if last_error is not None:
-            return last_error
-        with self._port.store.transaction() as tx:
-            row = tx.rms.row(message_id)
-        if row is None:
-            return ""
-        return "it is acknowledged and not answered" if row.acknowledged else "it is not acknowledged"
-
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _row(
@@ -379,6 +296,7 @@ class Sender:
         action: str | None,
         correlation: str | None,
         headers: Iterable[bytes],
+        life: Life,
     ) -> _Unstored:
         payload = write_body(body, self._namespace, operation, attached=True)
         if action is None:
@@ -389,6 +307,8 @@ class Sender:
         if not action.strip():
             raise ConfigurationError("the action is empty; every message needs one")
         storable(INDEXED_BYTES, correlation=correlation, action=action)
+        now = self._port.clock()
+        expires_at, not_before = times_of(life, now) if life else (None, None)
         row = OutboundMessage(
             message_id=self._port.ids.new(),
             channel=self._channel,
@@ -396,7 +316,9 @@ class Sender:
             payload=payload.xml,
             headers=tuple(check_payload(header).xml for header in headers),
             correlation=correlation,
-            created_at=self._port.clock(),
+            created_at=now,
+            expires_at=expires_at,
+            not_before=not_before,
         )
         return _Unstored(row, payload.attachments)
 

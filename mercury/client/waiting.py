@@ -128,8 +128,13 @@ class WaitingMessages:
                     "it can be tried again (mercury messages retry), or the sequence terminated (Sender.terminate)"
                 )
             tx.rms.discard([row])
-            letter = outbound_letter(row, self._ids.new(), PARKED, Certainty.NOT_DELIVERED, self._clock())
+            now = self._clock()
+            letter = outbound_letter(row, self._ids.new(), PARKED, Certainty.NOT_DELIVERED, now)
             tx.dead_letters.add([letter])
+            for record in tx.rms.records(message.channel.key):
+                if record.rows_wait_until is not None:  # others may have waited for its time
+                    record.due = now
+                    tx.rms.save(record)
         log.warning("an operator parks a message", extra=_about(message))
 
     @staticmethod

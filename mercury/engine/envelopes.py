@@ -48,6 +48,7 @@ def _envelope(
     headers: tuple[bytes, ...] = (),
     mtom: bool = False,
     parts: tuple[LargePart, ...] = (),
+    expires_in: float | None = None,
 ) -> Envelope:
     return Envelope(
         soap=protocol.soap,
@@ -62,6 +63,7 @@ def _envelope(
         acknowledgements=expressible(protocol, acknowledgements),
         ack_requests=ack_requests,
         headers=headers,
+        expires_in=expires_in,
         mtom=mtom,
         parts=parts,
         body=body,
@@ -124,16 +126,18 @@ def create_sequence(
 def message(
     record: RmsRecord,
     row: OutboundMessage,
-    *,
-    to: EndpointReference | None = None,
+    now: float = 0.0,
     request_ack: bool = False,
     acknowledgements: Acknowledgements = (),
     parts: tuple[LargePart, ...] = (),
+    *,
+    to: EndpointReference | None = None,
 ) -> Envelope:
     """A message of a sequence. At every transmission its number, MessageID and body are the same (RM-SEQ-04).
 
     Through a plain channel it travels outside any sequence.
 
+    :param now: seconds since the epoch; what is left of its time to live goes with the message.
     :param to: the endpoint; by default the channel's endpoint with the row's reference parameters.
     :param request_ack: add AckRequested.
     :param parts: those of `OutboundMessage.attachments`.
@@ -158,14 +162,20 @@ def message(
         headers=row.headers,
         mtom=record.channel.policy.mtom,
         parts=parts,
+        expires_in=None if row.expires_at is None else left(row.expires_at, now),
     )
+
+
+def left(expires_at: float, now: float) -> float:
+    """Seconds that are left of a time to live; 0 = none. Relative, so that the clocks of both sides may differ."""
+    return max(0.0, expires_at - now)
 
 
 def batch(
     record: RmsRecord,
     rows: Sequence[OutboundMessage],
     message_id: str,
-    *,
+    now: float = 0.0,
     request_ack: bool = False,
     acknowledgements: Acknowledgements = (),
 ) -> Envelope:
@@ -181,6 +191,7 @@ def batch(
             row.action,
             Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
             row.relates_to,
+            None if row.expires_at is None else left(row.expires_at, now),
         )
         for row in rows
     ]

@@ -14,6 +14,7 @@ from mercury.simulation.flows import Flow
 from mercury.simulation.stores import NodeStore
 from mercury.simulation.variation import Variation, delivery_violation
 from mercury.statemachine.effects import Certainty
+from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.letters import Direction
@@ -113,6 +114,9 @@ class Checks:
         elif self._variation is Variation.AT_MOST_ONCE:
             self._check_at_most_once(flow, client, server, sent)
             return
+        elif self._variation is Variation.TIME_TO_LIVE:
+            self._check_expired(flow, client, server, sent)
+            return
         elif set(handled) != set(expected):
             self.violated(f"{flow.key}: {len(set(handled))} of {len(expected)} messages were handled")
         if not flow.in_out:
@@ -150,6 +154,26 @@ class Checks:
             if got != ([] if name in unread else [answer]):
                 self.violated(f"{flow.key}: request {number} should have {answer[:60]!r} once, has {got}")
 
+    def _check_expired(self, flow: Flow, client: NodeView, server: NodeView, sent: int) -> None:
+        """Check that a message was handled or expired, once, and that those without a time to live were handled."""
+        dead = [letter.message_id for node in (client, server) for letter in node.store.letters()]
+        handled = server.ledger.handled.get(flow.key, [])
+        answers = client.ledger.answers.get(flow.key, {})
+        for number in range(1, sent + 1):
+            name, done = f"urn:{flow.key}:{number}", body(flow.key, number) in handled
+            done = done or (flow.in_out and answers.get(number) == ["fault Refused"])
+            if [done, *(each == name for each in dead)].count(True) != 1:
+                self.violated(f"{name} was handled: {done}, and is {dead.count(name)} dead letters")
+            if not done and flow.time_to_live(number) is None:
+                self.violated(f"{name} has no time to live, and was not handled")
+            if not flow.in_out:
+                continue
+            got = answers.get(number, [])
+            here = any(letter.message_id == name for letter in client.store.letters())
+            expected = [] if here else [expected_answer(flow, number) if done else "fault Expired"]
+            if got != expected:
+                self.violated(f"{flow.key}: request {number} should have {expected}, has {got}")
+
     def _check_dead_letters(self, flow: Flow, client: NodeView, handled: list[bytes], expected: list[bytes]) -> None:
         """Check that each message was delivered, or is a dead letter with the right certainty."""
         letters: dict[str, Certainty] = {}
@@ -186,10 +210,12 @@ class Checks:
         self.bytes_counted(node)
         if self._variation.gives_up:
             return  # the source of a failed sequence does not end it at the destination
+        # Likewise the sequence of a message that expires before CreateSequence is answered, with that of its responses.
+        live = self._variation is Variation.TIME_TO_LIVE
         plain = {each.create_message_id for peer in nodes for each in peer.store.sources() if each.channel.plain}
         unused = set()
         for record in node.store.destinations():
-            if not record.machine.used and record.create_message_id in plain:
+            if not record.machine.used and (live or record.create_message_id in plain):
                 unused.add(record.identifier)
             elif not record.machine.tombstone:
                 self.violated(f"{node.host}: destination sequence {record.identifier} did not end: {record.machine}")
@@ -198,17 +224,22 @@ class Checks:
             if buffer.sequence not in unused and (buffer.machine.state is not InvokerState.DONE or waiting):
                 self.violated(f"{node.host}: buffer {buffer.sequence} is not done: {buffer}")
         for source in node.store.sources():
+            if live and source.channel.pair in unused:
+                continue
             if source.machine.alive:
                 self.violated(f"{node.host}: source sequence did not end: {source.channel.key} {source.machine}")
-            if source.machine.failure is not None:
+            replaced = live and source.machine.failure is FailureReason.REPLACED
+            if source.machine.failure is not None and not replaced:
                 self.violated(f"{node.host}: source sequence failed: {source.channel.key} {source.machine}")
-            else:
+            elif not replaced:
                 self._spells(node, source.machine.state.value, source.machine.predicate())
         rows = node.store.rows()
         if rows:
             self.violated(f"{node.host}: {len(rows)} rows are left, {rows[:3]}")
         for letter in node.store.letters():
             if self._variation.leaves_dead_letters and letter.direction is Direction.INBOUND:
+                continue
+            if self._variation is Variation.TIME_TO_LIVE and letter.reason.startswith("expired: "):
                 continue
             self.violated(f"{node.host}: a dead letter: {letter.reason} ({letter.message_id})")
 

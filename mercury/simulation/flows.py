@@ -27,6 +27,12 @@ class Flow:
     ends_after: tuple[int, ...] = ()
     #: Whether these ends abandon messages that are not acknowledged.
     abandons: bool = False
+    #: Seconds after which the messages expire: each message has the next one of these, and then the first again.
+    times_to_live: tuple[float | None, ...] = (None,)
+
+    def time_to_live(self, number: int) -> float | None:
+        """The seconds after which a message expires; ``None`` = never."""
+        return self.times_to_live[number % len(self.times_to_live)]
 
 
 def flows_of(chance: Random, nodes: int, messages: int) -> tuple[Flow, ...]:

@@ -203,7 +203,7 @@ class Node:
         if run is None or self._world.now < self._stopped_until:
             return
         number = self.ledger.sent.get(flow.key, 0) + 1
-        channel = self._channel(flow)
+        channel, lasts = self._channel(flow), flow.time_to_live(number)
         row = OutboundMessage(
             message_id=f"urn:{flow.key}:{number}",
             channel=channel,
@@ -213,6 +213,7 @@ class Node:
             callback="answer" if flow.in_out else None,
             correlation=f"{flow.key}/{number}",
             created_at=self._now,
+            expires_at=None if lasts is None else self._now + lasts,
         )
         rows = [row]
         if number in flow.ends_after or number == flow.messages:

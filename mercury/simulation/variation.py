@@ -16,6 +16,9 @@ VARIED_EVERY = 3
 #: The seeds with several processes on one store: those with the remainder SEVERAL_AT after division by SEVERAL_EVERY.
 #: No other variation uses these seeds.
 SEVERAL_EVERY, SEVERAL_AT = 30, 28
+#: Likewise the seeds whose messages have a time to live, and the times of which each message of a flow has the next.
+LIVE_EVERY, LIVE_AT = 30, 13
+TIMES_TO_LIVE = (None, 0.05, None, 1.0, 30.0, None, 4.0)
 #: Virtual seconds after which a destination ends a sequence that its source gave up.
 INACTIVITY_TIMEOUT = 80.0
 
@@ -37,6 +40,8 @@ class Variation(enum.Enum):
     CLOCK = "clock steps"
     #: Two processes share the store of each node; if one crashes or is stopped, the other takes over its claims.
     SEVERAL = "several processes on one store"
+    #: Some messages have a time to live: each is delivered, or a dead letter of one side.
+    TIME_TO_LIVE = "time to live"
 
     @property
     def gives_up(self) -> bool:
@@ -45,18 +50,22 @@ class Variation(enum.Enum):
 
     @property
     def leaves_dead_letters(self) -> bool:
-        """Whether a message whose handler failed becomes a dead letter."""
-        return self is Variation.AT_MOST_ONCE
+        """Whether a message that was received may become a dead letter."""
+        return self in (Variation.AT_MOST_ONCE, Variation.TIME_TO_LIVE)
 
 
 VARIED = tuple(variation for variation in Variation if variation is not Variation.NONE)
-_IN_TURN = tuple(variation for variation in VARIED if variation is not Variation.SEVERAL)
+#: These have seeds of their own.
+_APART = (Variation.SEVERAL, Variation.TIME_TO_LIVE)
+_IN_TURN = tuple(variation for variation in VARIED if variation not in _APART)
 
 
 def variation_of(seed: int) -> Variation:
-    """The variation of a seed: every third seed has the next one; a few others have several processes on one store."""
+    """The variation of a seed: every third seed has the next one; a few others have one of `_APART`."""
     if seed % SEVERAL_EVERY == SEVERAL_AT:
         return Variation.SEVERAL
+    if seed % LIVE_EVERY == LIVE_AT:
+        return Variation.TIME_TO_LIVE
     if seed % VARIED_EVERY != VARIED_EVERY - 1:
         return Variation.NONE
     return _IN_TURN[seed // VARIED_EVERY % len(_IN_TURN)]
@@ -96,6 +105,8 @@ def varied_flow(variation: Variation, flow: Flow, chance: Random) -> Flow:
             return replace(flow, policy=replace(policy, retransmission=limited))
         case Variation.EXPIRY:
             return replace(flow, policy=replace(policy, expires=chance.choice((3.0, 10.0, 30.0))))
+        case Variation.TIME_TO_LIVE:
+            return replace(flow, times_to_live=TIMES_TO_LIVE)
         case Variation.ABANDONMENT:
             places = chance.sample(range(1, max(2, flow.messages)), min(2, max(1, flow.messages - 1)))
             return replace(flow, ends_after=tuple(sorted(places)), abandons=True)
@@ -117,7 +128,7 @@ def delivery_violation(variation: Variation, handled: Sequence[bytes], expected:
     found = [places[body] for body in handled]
     if variation is not Variation.UNORDERED and found != sorted(found):
         return f"handled out of order: {found}"
-    may_miss = variation is Variation.UNORDERED or variation is Variation.AT_MOST_ONCE or variation.gives_up
+    may_miss = variation is Variation.UNORDERED or variation.leaves_dead_letters or variation.gives_up
     if not may_miss and found != list(range(len(found))):
         missing = next(place for place, number in enumerate(found) if place != number)
         return f"message {missing + 1} at the server is {handled[missing][:60]!r}"

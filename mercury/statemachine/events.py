@@ -15,7 +15,7 @@ class FailureReason(enum.Enum):
     #: The destination refused to create a sequence.
     REFUSED = "refused"
     #: The destination refused a repeated CreateSequence, perhaps because the first one made a sequence (RM-CS-13), or
-    #: its CreateSequenceResponse has the identifier of another sequence.
+    #: its CreateSequenceResponse has the identifier of another sequence, or its first message expired before that.
     REPLACED = "replaced: its CreateSequence was sent anew"
     #: The destination does not know the sequence (any more).
     UNKNOWN = "unknown sequence"
@@ -61,6 +61,11 @@ class Created:
 @dataclass(frozen=True, slots=True)
 class IdentifierTaken:
     """CreateSequenceResponse received, with the identifier of another sequence of this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """The time to live of a numbered message has ended, and CreateSequence is not answered: nothing was sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +147,7 @@ RmsInput = (
     | End
     | Created
     | IdentifierTaken
+    | Withdrawn
     | Transmitted
     | Overdue
     | ControlSent

@@ -22,6 +22,7 @@ MEANINGS: Mapping[Enum, str] = {
     RmsEvent.ABANDON: "the same, and it abandons what is not acknowledged",
     RmsEvent.CSRR: "CreateSequenceResponse received",
     RmsEvent.TAKEN: "the same, with the identifier of another sequence",
+    RmsEvent.WITHDRAWN: "a numbered message has expired before anything was sent",
     RmsEvent.ACK: "acknowledgement received that is not final",
     RmsEvent.FIN: "the destination's final acknowledgement: final ranges, by any message",
     RmsEvent.TMS: "TerminateSequence was taken by the transport (WS-RM 1.0) or answered (WS-RM 1.1)",

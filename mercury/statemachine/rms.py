@@ -125,7 +125,7 @@ class RMSSequence(RmsCounters):
                     self.control_due = now + (policy.close_unacknowledged_after or 0.0)
             case _, events.Created():
                 self._created(row, given, now)
-            case _, events.IdentifierTaken():
+            case _, events.IdentifierTaken() | events.Withdrawn():
                 yield from self._replaced()
             case _, events.Overdue():
                 self.round_trip = self.round_trip.lost()
@@ -165,7 +165,7 @@ class RMSSequence(RmsCounters):
             self._enter(row, now)
             yield effects.NumberRefused()
             return
-        if self.state is RmsState.IDLE:
+        if self.state in (RmsState.NEW, RmsState.IDLE):
             self.last_heard = now  # silence is measured from the first unacknowledged message
         self.last_number += 1
         self.unanswered += given.expects_response
@@ -259,8 +259,8 @@ class RMSSequence(RmsCounters):
                 pass  # a refusal that says busy: CreateSequence is sent again
 
     def _replaced(self) -> Iterator[RmsEffect]:
-        """Fail, and request another sequence: a repetition was refused because its offer is known (RM-CS-13), or the
-        identifier is that of another sequence.
+        """Fail, and request another sequence: a repetition was refused because its offer is known (RM-CS-13), the
+        identifier is that of another sequence, or a message of it has expired.
         """
         left = self._left_over(final=False)
         self.moved.update(left)

@@ -212,7 +212,7 @@ class RmsCounters:
 
     def inactive_at(self, policy: SourcePolicy) -> float | None:
         """When the sequence fails because the peer is silent; ``None`` = never, or no answer is expected."""
-        if policy.inactivity_timeout is None or self.state in (RmsState.IDLE, RmsState.ENDING):
+        if policy.inactivity_timeout is None or self.state in (RmsState.NEW, RmsState.IDLE, RmsState.ENDING):
             return None  # nothing is unacknowledged
         return self.last_heard + policy.inactivity_timeout
 

@@ -43,6 +43,8 @@ def events_of(given: events.RmsInput) -> tuple[RmsEvent, ...]:
             return (RmsEvent.CSRR,)
         case events.IdentifierTaken():
             return (RmsEvent.TAKEN,)
+        case events.Withdrawn():
+            return (RmsEvent.WITHDRAWN,)
         case events.Overdue():
             return (RmsEvent.OVERDUE,)
         case events.ControlSent():

@@ -47,6 +47,8 @@ class RmsEvent(HashedEnum):
     CSRR = "CSRR"
     #: The same, with the identifier of another sequence.
     TAKEN = "TAKEN"
+    #: A numbered message has expired before anything was sent.
+    WITHDRAWN = "WDR"
     #: Acknowledgement received that is not final.
     ACK = "ACK"
     #: Final acknowledgement received.
@@ -124,6 +126,8 @@ RMS = read_table(
     0110                          | CSRR      |                | 1110   |                | ST-S02
     0000 1000 1100 1110 1010 1011 F | CSRR TAKEN |             | -      |                | ST-S02
     0100 0110                     | TAKEN     |                | F      | Moved Replaced | RM-CS-04 RM-CS-13
+    0100 0110                     | WDR       |                | F      | Moved Replaced | RM-SEQ-01
+    0000 1000 1100 1110 1010 1011 F | WDR     |                | -      |                | RM-SEQ-01
     0000 0100 0110 1011 F         | ACK       |                | -      |                | ST-S06
     1000 1100 1110 1010           | ACK       | invalid        | refuse | RaiseFault     | ST-S19 RM-ACK-03
     1000 1010                     | ACK       |                | =      |                | ST-S06

@@ -235,6 +235,9 @@ class RMSSequenceManager(RowAges, Protocol):
     def abandoned(self, key: SequenceKey) -> bool:
         """Whether the committed rows without a number include an abandonment (`OutboundKind`)."""
 
+    def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
+        """Committed rows without a number with ``expires_at <= now``, in order of insertion. The key must be locked."""
+
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         """Store ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
 
@@ -376,7 +379,8 @@ class StorageManager(RetentionStore, Protocol):
         """
 
     def due_rms(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
-        """Keys with rows to be numbered that no sequence holds back, or with a sequence whose ``due <= now``.
+        """Keys with rows to be numbered that no sequence holds back, or with a sequence whose ``due <= now``, or with a
+        row without a number that has expired.
 
         An abandonment is never held back. Scheduling is fair: one key of each owner, then a second one of each. The
         owner is that of the sequence (`RmsRecord.owner`) or of the first unnumbered row (`OutboundMessage.owner`).

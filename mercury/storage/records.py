@@ -135,6 +135,10 @@ class OutboundMessage:
     request: str | None = None
     correlation: str | None = None
     created_at: float = 0.0
+    #: It is not delivered from this time on, and not sent before that one, in seconds since the epoch; ``None`` = no
+    #: limit.
+    expires_at: float | None = None
+    not_before: float | None = None
     #: The order of insertion; the store sets it.
     position: int = 0
     sequence_id: str | None = None
@@ -230,11 +234,13 @@ class RmsRecord:
     #: The batches that the destination takes: the most messages of one, and the most bytes of their bodies; 0 = none.
     batch_messages: int = 0
     batch_size: int = 0
+    #: Rows of its key get no number until this time, because of the time of one of them; ``None`` = no such row.
+    rows_wait_until: float | None = None
 
     @property
     def holds_rows(self) -> bool:
         """Whether rows of its key get no number yet."""
-        return self.window_full or self.holds_successor
+        return self.window_full or self.holds_successor or self.rows_wait_until is not None
 
     @property
     def fetched_by(self) -> str | None:
@@ -389,6 +395,8 @@ class InboundMessage:
     reply_to: EndpointReference | None = None
     fault_to: EndpointReference | None = None
     received_at: float = 0.0
+    #: Its handler is not called from this time on, in seconds since the epoch; ``None`` = no limit.
+    expires_at: float | None = None
     correlation: str | None = None
     #: The order of insertion; the store sets it for markers.
     position: int = 0

@@ -31,8 +31,11 @@ class WaitingMessage:
     #: Transmissions, or tries of the handler that failed.
     attempts: int = 0
     last_error: str | None = None
-    #: When it is tried again; ``None`` = an event decides.
+    #: When it is tried again, or may be sent; ``None`` = an event decides.
     next_try: float | None = None
+    #: When it expires, and before when it is not sent; ``None`` = no limit.
+    expires_at: float | None = None
+    not_before: float | None = None
     #: The other messages of its sequence wait for this one.
     first: bool = False
 

@@ -17,7 +17,7 @@ from mercury.wire.envelope import EMPTY, BatchedMessage, MessageBatch, Payload
 from mercury.wire.ns import SOAP_NS, clark
 from mercury.wire.read_common import Document
 from mercury.wire.scan import MessageRefused, Node, refused
-from mercury.wire.values import BLANKS, collapse, escape_attribute
+from mercury.wire.values import BLANKS, collapse, escape_attribute, exact_duration, exact_seconds
 
 BATCH = clark(ns.MERCURY, "Batch")
 _MESSAGE = clark(ns.MERCURY, "Message")
@@ -40,6 +40,8 @@ def write_batch(batch: MessageBatch) -> bytes:
             start += f' action="{escape_attribute(message.action)}"'
         if message.relates_to is not None:
             start += f' relatesTo="{escape_attribute(message.relates_to)}"'
+        if message.expires_in is not None:
+            start += f' expires="{exact_duration(message.expires_in)}"'
         written += ((start + ">").encode(), message.payload.xml, end)
     written.append(f"</{m}:Batch>".encode())
     return b"".join(written)
@@ -80,7 +82,16 @@ def _message(document: Document, fault: str, action: str, node: Node) -> Batched
     if not message_id:
         raise refused("a message of a batch without MessageID")
     own_action, relates_to = _uri(document, node, "action"), _uri(document, node, "relatesTo")
-    return BatchedMessage(message_id, own_action or action, _body(document, fault, node), relates_to or None)
+    body, expires = _body(document, fault, node), node.attributes.get("expires")
+    return BatchedMessage(message_id, own_action or action, body, relates_to or None, expires_in(expires))
+
+
+def expires_in(text: str | None) -> float | None:
+    """The seconds of a time to live; ``None`` = there is none, or it cannot be read: the message is delivered then."""
+    try:
+        return None if text is None else exact_seconds(text)
+    except ValueError:
+        return None
 
 
 def _body(document: Document, fault: str, node: Node) -> Payload:

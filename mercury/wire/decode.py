@@ -17,7 +17,7 @@ from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement,
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
 from mercury.wire.attachment import LargePart
-from mercury.wire.batch import BATCH, read_batch
+from mercury.wire.batch import BATCH, expires_in, read_batch
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
 from mercury.wire.media import ContentType, Package, is_plain_utf8, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
@@ -41,6 +41,7 @@ _UNDERSTOOD = frozenset(
         (WSA_VERSION, ("To", "Action", "MessageID", "RelatesTo", "From", "ReplyTo", "FaultTo", "FaultDetail")),
         (RM_VERSION, ("Sequence", "SequenceAcknowledgement", "AckRequested", "SequenceFault")),
         ((ns.MC,), ("MessagePending",)),
+        ((ns.MERCURY,), ("Expires",)),
         ((ns.SOAP12,), ("NotUnderstood", "Upgrade")),
     )
     for uri in uris
@@ -140,6 +141,8 @@ class _Reading:
     def shape(self, data: bytes | Spool, envelope: Envelope) -> Shape | None:
         """The shape of the message that was read; ``None`` = it has none."""
         if self.body is None or self.mtom or not isinstance(data, bytes) or not is_plain_utf8(data, self.charset):
+            return None
+        if envelope.expires_in is not None:  # it differs from message to message
             return None
         return shape_of(data, envelope, self.blocks, self.body, self.limits)
 
@@ -294,6 +297,9 @@ class _Reading:
         pending = None
         for block in self.blocks.get(ns.MC, {}).get("MessagePending", ()):
             pending = boolean(block.attributes.get("pending"))
+        lasts = None
+        for block in self.blocks.get(ns.MERCURY, {}).get("Expires", ()):
+            lasts = expires_in(block.attributes.get("in"))
         content = self._body(document, body, sequence)
         return Envelope(
             soap=self.soap,
@@ -310,6 +316,7 @@ class _Reading:
             acknowledgements=tuple(acknowledgements),
             ack_requests=tuple(ack_requests),
             message_pending=pending,
+            expires_in=lasts,
             headers=tuple([document.cut(block) for block in self.others]),
             problems=tuple(problems),
             fault=self.fault,

@@ -28,7 +28,7 @@ from mercury.wire.cut import free_prefix, searchable, with_attributes
 from mercury.wire.envelope import Envelope, HttpMessage, MessageBatch, Payload, Rest
 from mercury.wire.fault_names import fault_action, fault_status
 from mercury.wire.ns import RM_NS, SOAP_NS, WSA_NS
-from mercury.wire.values import escape
+from mercury.wire.values import escape, exact_duration
 from mercury.wire.write_common import Style
 from mercury.wire.write_fault import write_fault11, write_fault12
 from mercury.wire.write_rm import write_make_connection, write_rm_body
@@ -162,6 +162,8 @@ def write_rm_headers(style: Style, envelope: Envelope) -> str:
     if envelope.message_pending is not None:
         pending = "true" if envelope.message_pending else "false"
         written += f'<wsmc:MessagePending xmlns:wsmc="{ns.MC}" pending="{pending}"/>'
+    if envelope.expires_in is not None:
+        written += f'<m:Expires xmlns:m="{ns.MERCURY}" in="{exact_duration(envelope.expires_in)}"/>'
     return written
 
 

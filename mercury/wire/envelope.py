@@ -50,6 +50,7 @@ class BatchedMessage:
     action: str
     payload: Payload
     relates_to: str | None = None
+    expires_in: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +104,8 @@ class Envelope:
     ack_requests: tuple[AckRequested, ...] = ()
     #: WS-MakeConnection: whether more messages wait for the client (MC-04); ``None`` = the header block is absent.
     message_pending: bool | None = None
+    #: Seconds after which the message is not to be delivered any more, Mercury's extension; ``None`` = no limit.
+    expires_in: float | None = None
     #: All other header blocks, each as XML with all declarations that it uses. They are written unchanged.
     headers: tuple[bytes, ...] = ()
     #: Only set by reading: faults of its piggy-backed header blocks. The message is valid (RM-ACK-09).

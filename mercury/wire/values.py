@@ -90,6 +90,20 @@ def duration(value: float) -> str:
     return f"PT{max(value, 0.001):.3f}".rstrip("0").rstrip(".") + "S"
 
 
+def exact_duration(value: float) -> str:
+    """``value`` seconds as an xs:duration, to the millisecond; zero is zero."""
+    return f"PT{value:.3f}".rstrip("0").rstrip(".") + "S"
+
+
+def exact_seconds(text: str) -> float | None:
+    """The reverse of `exact_duration`; ``None`` = more than a century.
+
+    :raises ValueError: the text is not a duration, or a negative one.
+    """
+    found = seconds(text)
+    return 0.0 if found is None and not any(each in text for each in "123456789") else found
+
+
 def escape(text: str) -> str:
     """``text`` as character data. A character that XML cannot carry becomes U+FFFD."""
     return _IN_TEXT.sub(_reference, text)

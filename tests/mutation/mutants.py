@@ -6,6 +6,7 @@ from tests.mutation.access_mutants import ACCESS
 from tests.mutation.batch_mutants import BATCHES
 from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
+from tests.mutation.life_mutants import LIFE
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.storage_mutants import STORAGE
@@ -540,6 +541,7 @@ TESTED = (
     ),
     *ACCESS,
     *FLOW,
+    *LIFE,
     *DIRECT,
     *SECURITY,
     *STORAGE,

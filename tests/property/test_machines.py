@@ -85,6 +85,7 @@ RMS_EVENTS = st.one_of(
         incomplete_behavior=BEHAVIORS,
     ),
     st.builds(events.IdentifierTaken),
+    st.builds(events.Withdrawn),
     st.builds(events.Transmitted, WILD_NUMBERS),
     st.builds(events.Transmitted, st.just(MAX_MESSAGE_NUMBER)),
     st.builds(events.ControlSent, SECONDS),

@@ -41,7 +41,7 @@ def test_full_limits_on_stored_responses_stop_no_peer_for_ever(seed: int) -> Non
 
 def test_most_seeds_keep_the_default_world() -> None:
     varied = [variation_of(seed) for seed in range(90)]
-    assert varied.count(Variation.NONE) == 57
+    assert varied.count(Variation.NONE) == 54
     assert {varied.count(variation) for variation in VARIED} == {3, 4}
 
 

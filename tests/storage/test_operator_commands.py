@@ -220,6 +220,32 @@ def test_a_message_without_a_number_is_parked_here_and_now(sql_url: str, command
     store.close()
 
 
+def test_times_of_a_message_are_shown_and_a_parked_one_holds_back_no_other(sql_url: str, command: Command) -> None:
+    later, shop = time.time() + 3600, Shop()
+    with shop.open("memory:") as (_, endpoint), Mercury(sql_url, settings=settings()) as client:
+        orders = client.to(endpoint)
+        orders.send(Order(1), operation="put", not_before=later, expires_at=later + 60)
+        orders.send(Order(2), operation="put", expires_in=7200)
+        eventually(lambda: orders.status(), "the first message holds the second back")
+        first, second = waiting(sql_url, Direction.OUTBOUND)
+        assert (first.state, first.next_try, first.expires_at) == ("waits for its time", later, later + 60)
+        assert (second.state, second.not_before) == ("waits for a number", None)
+        shown = command("messages", "show", first.id, "--store", sql_url, "-o", "json").value
+        assert (shown["not_before"], shown["expires_at"]) == (later, later + 60)
+        said = command("messages", "show", first.id, "--store", sql_url)
+        assert "not before" in said.out
+        assert "expires at" in said.out
+        assert command("messages", "park", first.id, "--store", sql_url).code == 0
+        eventually(lambda: shop.orders == [2], "the second one is sent")
+
+
+def test_a_message_that_waits_for_its_time_makes_no_store_degraded(sql_url: str, command: Command) -> None:
+    with Mercury(sql_url, settings=settings()) as client:
+        client.to("http://127.0.0.1:9/none").send(Order(1), operation="put", not_before=time.time() + 3600)
+    status = command("status", "--store", sql_url, "-o", "json", MERCURY_WATCH_UNACKNOWLEDGED="0.001")
+    assert (status.code, status.value["status"], status.value["unacknowledged"]) == (0, "ok", 1)
+
+
 # --- the whole store -----------------------------------------------------------------------------------------------
 
 

@@ -9,9 +9,8 @@ from functools import partial
 
 from mercury.engine.application import Operation
 from mercury.engine.context import EngineContext
-from mercury.engine.dead_letters import DAMAGED
-from mercury.engine.delivery.handler_call import CallFailed, HandlerCall, call_together
-from mercury.engine.delivery.run import DeliveryRun, parked_reason
+from mercury.engine.delivery.handler_call import NOT_PROCESSED, TOO_LATE, CallFailed, HandlerCall, call_together
+from mercury.engine.delivery.run import DeliveryRun, reason_of
 from mercury.engine.delivery.shared import RESPONSE_BYTES, SharedFailed, SharedSavepoints, call_shared
 from mercury.statemachine.policy import OnFailure
 from mercury.storage.api import Transaction
@@ -70,7 +69,8 @@ def drop(
     """Drop a message: it is never delivered."""
     waiting = run.waiting_request(message, requests)
     call = HandlerCall(context, run.record, run.request, message, 1, waiting)
-    run.remember(call.drop(tx, reason, now, answers=not run.silent, certainty=run.certainty))
+    fault = TOO_LATE if run.is_expired(message) else NOT_PROCESSED
+    run.remember(call.drop(tx, reason, now, None if run.silent else fault, certainty=run.certainty))
     run.add(call)
 
 
@@ -86,8 +86,7 @@ def _call_one(
     message = run.messages[index]
     attempt = run.record.attempts + 1 if index == 0 else 1
     if run.is_never_called(message):
-        reason = parked_reason(run.record) if message.number == run.record.parked else DAMAGED
-        drop(context, tx, run, message, reason, now, requests)
+        drop(context, tx, run, message, reason_of(run, message), now, requests)
         run.consumed.append(message.number)
         return True
     call = HandlerCall(context, run.record, run.request, message, attempt, run.waiting_request(message, requests))

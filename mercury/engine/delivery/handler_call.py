@@ -24,6 +24,10 @@ from mercury.wire.envelope import Payload
 
 log = logging.getLogger("mercury.engine.invocation")
 
+#: The reasons and codes of the faults for requests that are dropped: in general, and because they have expired.
+NOT_PROCESSED = ("The request could not be processed.", "Failed")
+TOO_LATE = ("The request was not handled within its time to live.", "Expired")
+
 
 class CallFailed(MercuryError):
     """The application raised an exception other than `ApplicationFault`."""
@@ -180,22 +184,21 @@ class HandlerCall:
         tx: Transaction,
         reason: str,
         now: float,
+        fault: tuple[str, str] | None = NOT_PROCESSED,
         *,
-        answers: bool = True,
         certainty: Certainty = Certainty.NOT_DELIVERED,
     ) -> Channel | None:
         """Make the message a dead letter that is never delivered, and send a fault to a client that waits for a
         response.
 
-        :param answers: whether to send the fault.
+        :param fault: its reason and code; ``None`` = none is sent.
         :param certainty: whether its handler may have committed its work.
         """
         operation, channel = self._operation(), None
         if self._record.service is None:
             self.request = self._waiting  # its client is notified of the dead letter
-        elif answers and operation is not None and operation.response_action is not None:
-            fault = ApplicationFault("The request could not be processed.", code="Failed")
-            channel = self._send_fault(tx, fault, now)
+        elif fault is not None and operation is not None and operation.response_action is not None:
+            channel = self._send_fault(tx, ApplicationFault(fault[0], code=fault[1]), now)
         notified = channel is not None
         self._dead_letter(tx, reason, now, disowned=notified, certainty=certainty)
         return channel

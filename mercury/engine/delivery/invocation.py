@@ -168,7 +168,7 @@ class InvocationWorker:
     def _run(self, sequence: str, claim: Claim, now: float, limit: int) -> _Done:
         with self._context.store.transaction() as tx:
             tx.guard(claim)
-            run = self._load(tx, sequence, limit)
+            run = self._load(tx, sequence, limit, now)
             if run is None or held_back(self._context, tx, run, now):
                 return _Done.NOTHING
             assurance = run.policy.assurance if run.messages else DeliveryAssurance.EXACTLY_ONCE
@@ -226,7 +226,7 @@ class InvocationWorker:
         """
         with self._context.store.transaction() as tx:
             tx.guard(claim)
-            run = self._load(tx, sequence, limit)
+            run = self._load(tx, sequence, limit, now)
             if run is None:
                 return _Done.NOTHING
             run.silent, done = True, isinstance(error, RefusedAfterHandler)
@@ -281,13 +281,13 @@ class InvocationWorker:
         self._respond(tx, run, now)
         self._end_responses(tx, run, now)
 
-    def _load(self, tx: Transaction, sequence: str, limit: int) -> DeliveryRun | None:
+    def _load(self, tx: Transaction, sequence: str, limit: int, now: float) -> DeliveryRun | None:
         """Read the buffer, and pass new rows to its machine."""
         record = tx.invoker.read(sequence)
         if record is None:
             return None
         machine = record.machine
-        run = DeliveryRun(record, tx.rmd.read(sequence), self._context.application.policy(record.service))
+        run = DeliveryRun(record, tx.rmd.read(sequence), self._context.application.policy(record.service), now=now)
         if limit > 1:
             limit = max(limit, self._context.application.largest_batch(record.service))
         if run.reads_part:

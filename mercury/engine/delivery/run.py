@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from mercury.engine.context import EngineContext
-from mercury.engine.dead_letters import LOST
+from mercury.engine.dead_letters import DAMAGED, LOST
 from mercury.engine.delivery.handler_call import CallFailed, HandlerCall, Unstorable
 from mercury.engine.events import Delivered, HandlerFailed
 from mercury.engine.observers import Observers
@@ -21,6 +21,9 @@ from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, Destin
 from mercury.storage.api import Transaction
 from mercury.storage.letters import PARKED
 from mercury.storage.records import Channel, InboundKind, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord
+
+#: The reason of a dead letter of a message that no handler was called for in time.
+EXPIRED = "expired: it was not handled within its time to live"
 
 
 @dataclass(slots=True)
@@ -52,6 +55,8 @@ class DeliveryRun:
     silent: bool = False
     #: Whether a dropped message may have been handled.
     certainty: effects.Certainty = effects.Certainty.NOT_DELIVERED
+    #: When it began, in seconds since the epoch.
+    now: float = 0.0
     #: Bytes of lost or damaged rows that belong to no known message.
     lost_bytes: int = 0
     #: The buffer's `consumed_bytes` before the run.
@@ -115,8 +120,13 @@ class DeliveryRun:
         self.add(call)
 
     def is_never_called(self, message: InboundMessage) -> bool:
-        """Whether the application is not called for a message: it is damaged, or an operator has parked it."""
-        return message.damaged or message.number == self.record.parked
+        """Whether the application is not called for a message: it is damaged, an operator has parked it, or it has
+        expired."""
+        return message.damaged or message.number == self.record.parked or self.is_expired(message)
+
+    def is_expired(self, message: InboundMessage) -> bool:
+        """Whether the time to live of a message has ended. Callbacks get every response."""
+        return message.expires_at is not None and message.expires_at <= self.now and self.record.service is not None
 
     def note_failure(self, now: float, chance: Callable[[], float]) -> None:
         """Set in the record when the failed message is due again; without a failure, clear it."""
@@ -276,6 +286,13 @@ def relevant(tx: Transaction, run: DeliveryRun, limit: int) -> list[int]:
     if run.reads_part:
         return sorted(run.rows)
     return list(islice(tx.invoker.numbers(sequence).numbers(), limit + 1))
+
+
+def reason_of(run: DeliveryRun, message: InboundMessage) -> str:
+    """Why the application is never called for a message (`DeliveryRun.is_never_called`)."""
+    if message.number == run.record.parked:
+        return parked_reason(run.record)
+    return DAMAGED if message.damaged else EXPIRED
 
 
 def parked_reason(record: InvokerRecord) -> str:

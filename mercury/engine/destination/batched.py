@@ -35,6 +35,7 @@ def received(batch: Batch, exchange: InboundExchange, header: SequenceHeader, bo
             action=message.action,
             message_id=message.message_id,
             relates_to=message.relates_to,
+            expires_in=message.expires_in,
             body=message.payload,
         )
         single = InboundExchange(exchange.arrival, envelope)

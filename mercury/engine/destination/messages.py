@@ -207,6 +207,7 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
             reply_to=envelope.reply_to,
             fault_to=envelope.fault_to,
             received_at=batch.now,
+            expires_at=None if envelope.expires_in is None else batch.now + envelope.expires_in,
             correlation=row.correlation if row is not None else None,
             attachments=store_parts(batch.tx, envelope.parts, batch.context.ids),
         ),

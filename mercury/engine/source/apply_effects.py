@@ -41,6 +41,7 @@ def apply_rms_effects(
                 dead_letter(tx, context, tx.rms.take(record, ranges), ABANDONED, Certainty.NOT_DELIVERED, now)
             case effects.Moved(ranges=ranges):
                 moved = tx.rms.unnumber(record, ranges)
+                record.rows_wait_until = None
                 # The successor waits for their responses now.
                 unanswered = sum(row.expects_response and not row.answered for row in moved)
                 record.machine.handle(events.ResponseStored(unanswered), now, record.channel.policy)
@@ -103,6 +104,8 @@ def save_rms(tx: Transaction, record: RmsRecord) -> None:
     """Save a sequence of a locked key; rows wait for it no longer once none of its messages can arrive late."""
     if not holds_back(record):
         record.window_full = record.holds_successor = False
+    if not record.machine.alive:
+        record.rows_wait_until = None
     tx.rms.save(record)
 
 

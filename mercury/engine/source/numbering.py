@@ -14,12 +14,21 @@ from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import ABANDONED, DAMAGED, dead_letter
 from mercury.engine.source.apply_effects import handle_rms, holds_back
 from mercury.engine.source.in_window import WINDOW_BYTES
+from mercury.engine.source.lifetimes import (
+    EXPIRED,
+    MOST_EXPIRED,
+    is_being_created,
+    is_expired,
+    waits_until,
+    withdraw_expired,
+)
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.flow_control import opened, room_for_numbers
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.rms import RMSSequence
+from mercury.statemachine.rms_table import RmsState
 from mercury.statemachine.succession import NOTHING_TAKEN, successor_pause, took_nothing
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, RmsRecord, Role, SequenceKey
@@ -51,9 +60,12 @@ class Numbering:
         self._numbered: dict[str, list[OutboundMessage]] = {}
         #: The free numbers of the window; ``None`` = no window.
         self._room: int | None = None
+        #: Until when the rows were to wait before, in the future.
+        self._held: float | None = None
 
     def run(self) -> int:
         """Assign numbers to the waiting rows, in order of insertion. Returns the bytes of their bodies."""
+        self._end_wait()
         rows = self._waiting()
         done: list[OutboundMessage] = []
         late: list[OutboundMessage] = []
@@ -81,18 +93,27 @@ class Numbering:
                 if current is not None and holds_back(current):
                     current.holds_successor = True  # its successor starts when no message of this one can arrive late
                     self._write()
-                    done += self._abandon(rows[place:])
+                    done += self._abandon(rows[place:]) or self._expired(rows[place:])
                     self.leaves_rows = False
                     break
                 if row.channel.back_channel and not row.channel.plain:
                     late.append(row)
                     continue
                 current = self._create(row.channel, row.owner or "")
+            current.rows_wait_until = waits_until(row, current, self._held, self._now)
+            if current.rows_wait_until is not None:
+                done += self._wait(current, rows[place:])
+                break
             if self._room == 0 or (row.expects_response and current.machine.crowded(row.channel.policy)):
                 current.window_full = True
+                done += self._expired(rows[place:])
                 self.leaves_rows = False
                 break
             self._assign(row, current)
+            if row.expires_at is not None and is_being_created(current):
+                current.rows_wait_until = row.expires_at
+                done += self._wait(current, rows[place + 1 :])
+                break
         dead_letter(self._tx, self._context, late, TOO_LATE, Certainty.NOT_DELIVERED, self._now)
         self._tx.rms.discard([*done, *late])
         self._write()
@@ -106,15 +127,55 @@ class Numbering:
         return over_at is not None and over_at <= self._now
 
     def _too_old(self, row: OutboundMessage) -> bool:
-        """Whether a message without a number has reached the limit by age; then it becomes a dead letter."""
+        """Whether a message without a number has expired or reached the limit by age; then it becomes a dead letter."""
+        if row.expires_at is not None and is_expired(row, self._now):
+            dead_letter(self._tx, self._context, [row], EXPIRED, Certainty.NOT_DELIVERED, self._now)
+            return True
         limit = row.channel.policy.retransmission.max_age
         if row.kind is not OutboundKind.MESSAGE or row.relates_to is not None or limit is None:
             return False
-        if self._now - row.created_at < limit:
+        if self._now - (row.not_before or row.created_at) < limit:
             return False
         reason = f"given up: it waited for {limit:g} s (source.retransmission.max_age)"
         dead_letter(self._tx, self._context, [row], reason, Certainty.NOT_DELIVERED, self._now)
         return True
+
+    def _end_wait(self) -> None:
+        """Forget until when rows were to wait: the rows say it again."""
+        for record in self._records[-1:]:
+            until = record.rows_wait_until
+            if record.machine.state is RmsState.NEW:  # it only held the rows
+                self._tx.rms.delete(record)
+                self._records.remove(record)
+                continue
+            self._held = until if until is not None and until > self._now else None
+            if self._held is None or not is_being_created(record):
+                record.rows_wait_until = None
+            if until is not None and self._held is None:
+                withdraw_expired(self._tx, self._context, record, self._now)
+
+    def _wait(self, current: RmsRecord, rows: list[OutboundMessage]) -> list[OutboundMessage]:
+        """Let rows wait until the time of the sequence (`RmsRecord.rows_wait_until`). Returns those that are dead
+        letters instead."""
+        self._write()
+        abandoned = self._abandon(rows)
+        gone = abandoned or self._expired(rows)
+        self.leaves_rows = bool(abandoned)
+        if abandoned:
+            current.rows_wait_until = None
+        return gone
+
+    def _expired(self, rows: list[OutboundMessage]) -> list[OutboundMessage]:
+        """Make dead letters of rows that have expired behind one that waits. Returns them.
+
+        :param rows: those that were read, from the one that waits on.
+        """
+        if not rows or not (self.leaves_rows or any(row.expires_at is not None for row in rows)):
+            return []
+        found = self._tx.rms.expired(self._key, self._now, MOST_EXPIRED)
+        gone = [row for row in found if row.position >= rows[0].position and not row.damaged]
+        dead_letter(self._tx, self._context, gone, EXPIRED, Certainty.NOT_DELIVERED, self._now)
+        return gone
 
     def _waiting(self) -> list[OutboundMessage]:
         """The rows that can get a number now."""

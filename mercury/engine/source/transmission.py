@@ -152,7 +152,7 @@ class KeyWork:
             times.append(settle_back_channel(tx, self.context, record, self._request(tx, record.channel), self.now))
         if plan_poll(tx, self.context, record, self.now, sent=record.machine.highest_sent > sent):
             self._post(record, envelopes.make_connection(record, self.context.ids.new()), Purpose.POLL)
-        times.append(record.poll_due)
+        times += (record.poll_due, record.rows_wait_until)
         times.append(record.machine.next_due(record.channel.policy, posts=posts and not record.channel.plain))
         times.append(self._forgotten_at(tx, record))
         record.due = min((at for at in times if at is not None), default=None)
@@ -180,7 +180,7 @@ class KeyWork:
             self._give_up_damaged(tx, record, damaged)
             return None
         for row in due:
-            over = policy.retransmission.exhausted(row.attempts, self.now - row.created_at)
+            over = policy.retransmission.exhausted(row.attempts, self.now - (row.not_before or row.created_at))
             if not row.acknowledged and (over or self._gives_up_response(tx, record, row)):
                 self._handle(tx, record, events.GaveUp())
                 return None
@@ -214,11 +214,11 @@ class KeyWork:
         request_ack = count_transmission(tx, self.context, record, rows, self.now, last=last)
         if len(rows) > 1:
             new = self.context.ids.new()
-            envelope = envelopes.batch(record, rows, new, request_ack=request_ack, acknowledgements=acknowledgements)
+            envelope = envelopes.batch(record, rows, new, self.now, request_ack, acknowledgements)
         else:
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else acknowledgements
             parts = parts_to_send(self.context.store, row.attachments)
-            envelope = envelopes.message(record, row, request_ack=request_ack, acknowledgements=pair, parts=parts)
+            envelope = envelopes.message(record, row, self.now, request_ack, pair, parts)
         end, held = rows[-1].number if len(rows) > 1 else None, row.expects_response
         self._post(record, envelope, Purpose.MESSAGE, row.number, last=end, repeated=again, held=held)
 

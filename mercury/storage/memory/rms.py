@@ -106,6 +106,22 @@ class MemoryRms:
             data = self._committed.keys.get(key)
             return bool(data and data.abandoned - self.changed_rows.get(key, {}).keys())
 
+    def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
+        self._require(key)
+        own = self.changed_rows.get(key, {})
+        with self._mutex:
+            data = self._committed.keys.get(key)
+            expiring = data.expiring.items() if data else ()
+            found = (
+                {place: data.rows[place] for place, at in expiring if at <= now and place not in own} if data else {}
+            )
+        found |= {
+            place: row
+            for place, row in own.items()
+            if row is not None and row.number is None and row.expires_at is not None and row.expires_at <= now
+        }
+        return [found[place].copy() for place in sorted(found)[:limit]]
+
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._change(record.channel.key, rows)
 
@@ -234,7 +250,8 @@ class MemoryRms:
             waiting = (
                 row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.retained)
             )
-            return min((row.created_at for row in waiting), default=None)
+            in_time = (row for row in waiting if row.not_before is None or row.number is not None)
+            return min((row.created_at for row in in_time), default=None)
 
     def response_bytes(self, owner: str | None = None) -> int:
         with self._mutex:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.maintenance import SKEW
@@ -42,6 +43,8 @@ class KeyData:
     waiting: list[int] = field(default_factory=list)
     #: Positions of the abandonments among these rows.
     abandoned: set[int] = field(default_factory=set)
+    #: When those of these rows expire that do, by position.
+    expiring: dict[int, float] = field(default_factory=dict)
     numbered: dict[str, NumberedRows] = field(default_factory=dict)
 
 
@@ -60,6 +63,8 @@ class CommittedRms:
         #: Keys with rows that wait for a number.
         self.waiting: dict[SequenceKey, None] = {}
         self.times: dict[SequenceKey, float] = {}
+        #: When the next row without a number of a key expires.
+        self.expiring: dict[SequenceKey, float] = {}
         #: Bytes of unacknowledged responses: for each key and owner, for each owner, and for all owners.
         self.bytes_of_key: Counter[tuple[SequenceKey, str]] = Counter()
         self.bytes_of_owner: Counter[str] = Counter()
@@ -92,6 +97,7 @@ class CommittedRms:
             if old.sequence_id is None or old.number is None:
                 _remove(data.waiting, position)
                 data.abandoned.discard(position)
+                data.expiring.pop(position, None)
             else:
                 rows = data.numbered[old.sequence_id]
                 del rows.positions[old.number]
@@ -111,6 +117,8 @@ class CommittedRms:
                 insort(data.waiting, position)
                 if row.kind is OutboundKind.ABANDON:
                     data.abandoned.add(position)
+                if row.expires_at is not None:
+                    data.expiring[position] = row.expires_at
             else:
                 if row.sequence_id not in data.numbered:
                     data.numbered[row.sequence_id] = NumberedRows()
@@ -164,6 +172,9 @@ class CommittedRms:
         data = self.keys[key]
         self.waiting.pop(key, None)
         self.times.pop(key, None)
+        self.expiring.pop(key, None)
+        if data.expiring:
+            self.expiring[key] = min(data.expiring.values())
         if data.waiting and (data.abandoned or not any(record.holds_rows for record in data.records)):
             self.waiting[key] = None
         times = [record.due for record in data.records if record.due is not None]
@@ -185,12 +196,15 @@ class CommittedRms:
         return found
 
     def due(self, now: float, limit: int, free: Callable[[str], bool], after: str) -> list[SequenceKey]:
-        """Keys with rows to be numbered, and keys with a sequence that is due, alternating: neither kind starves."""
+        """Keys with rows to be numbered or expired, and keys with a sequence that is due, alternating: neither kind
+        starves."""
         timed = [key for key, at in self.times.items() if at <= now]
-        if not timed and not self.waiting:
+        expired = [key for key, at in self.expiring.items() if at <= now and key not in self.waiting]
+        if not timed and not self.waiting and not expired:
             return []
         timed.sort(key=self.times.__getitem__)
-        waiting = ((key, self._owner_of_first(key)) for key in self.waiting if free(f"rms {key.digest}"))
+        waits = (key for key in (*self.waiting, *expired) if free(f"rms {key.digest}"))
+        waiting = ((key, self._owner_of_first(key)) for key in waits)
         in_time = ((key, self.keys[key].records[-1].owner) for key in timed if free(f"rms {key.digest}"))
         return alternating(by_turns(waiting, after), by_turns(in_time, after))[:limit]
 
@@ -200,7 +214,8 @@ class CommittedRms:
 
     def next_due(self, free: Callable[[str], bool] | None) -> float | None:
         if free is None:
-            return 0.0 if self.waiting else min(self.times.values(), default=None)
+            return 0.0 if self.waiting else min((*self.times.values(), *self.expiring.values()), default=None)
         if any(free(f"rms {key.digest}") for key in self.waiting):
             return 0.0
-        return min((at for key, at in self.times.items() if free(f"rms {key.digest}")), default=None)
+        times = chain(self.times.items(), self.expiring.items())
+        return min((at for key, at in times if free(f"rms {key.digest}")), default=None)

@@ -13,7 +13,7 @@ from mercury.storage.letters import Direction
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 from mercury.storage.sql.codec import inbound_message, outbound_message, rmd_record, rms_record
 from mercury.storage.sql.prepared import Row
-from mercury.storage.sql.rms_statements import RETAINED
+from mercury.storage.sql.rms_statements import IN_TIME, RETAINED
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
     DECISION,
@@ -167,7 +167,7 @@ class StoreOverview:
         not_yet = func.sum(case((ROW.c.acknowledged, 0), else_=1))
         pending = and_(ROW.c.acknowledged, ROW.c.expects_response, not_(ROW.c.answered))
         unanswered = func.sum(case((pending, 1), else_=0))
-        oldest = func.min(case((not_(ROW.c.acknowledged), ROW.c.created_at)))
+        oldest = func.min(case((and_(not_(ROW.c.acknowledged), IN_TIME), ROW.c.created_at)))
         sums = (not_yet.label("not_yet"), unanswered.label("unanswered"), oldest.label("oldest"))
         (sent,) = self._tx.read(select(*sums).where(WAITING))
         by_key = (
@@ -249,10 +249,11 @@ def outbound_seen(row: Row) -> WaitingMessage:
     if row["acknowledged"]:
         state = "acknowledged, not answered" if row["expects_response"] else "acknowledged"
     elif not sent:
-        state = "waits for a number"
+        state = "waits for a number" if row["not_before"] is None else "waits for its time"
     else:
         state = "sent, not acknowledged" if row["attempts"] else "waits to be sent"
     again: Any = row["due"] if sent and not (row["acknowledged"] and not row["replays"]) else None
+    again = again if sent else row["not_before"]
     return WaitingMessage(
         direction=Direction.OUTBOUND,
         position=row["position"],
@@ -268,6 +269,8 @@ def outbound_seen(row: Row) -> WaitingMessage:
         attempts=row["attempts"],
         last_error=row["last_error"] or row["failure"],
         next_try=again,
+        expires_at=row["expires_at"],
+        not_before=row["not_before"],
     )
 
 
@@ -298,5 +301,6 @@ def inbound_seen(row: Row) -> WaitingMessage:
         attempts=row["attempts"] or 0 if first else 0,
         last_error=row["last_error"] if first else None,
         next_try=row["retry_at"] if first else None,
+        expires_at=row["expires_at"],
         first=first,
     )

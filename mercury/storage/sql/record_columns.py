@@ -197,6 +197,7 @@ INBOUND: tuple[Described, ...] = (
     nullable(text, "correlation"),
     _attachments(),
     _attachments_id(),
+    nullable(time, "expires_at", unchecked=True),
 )
 
 #: A sequence at its source: `RmsRecord`.
@@ -247,6 +248,7 @@ RMS: tuple[Described, ...] = (
     number("batch_size"),
     #: The name by which a MakeConnection finds it.
     nullable(text, "fetched_by", derived=attrgetter("fetched_by")),
+    nullable(time, "rows_wait_until", unchecked=True),
 )
 
 #: A row of the RMS buffer: `OutboundMessage` without its large fields. Constant columns are in the checksum, in this
@@ -281,6 +283,8 @@ OUTBOUND: tuple[Described, ...] = (
     number("size", derived=_counted),
     _attachments(constant=True),
     _attachments_id(constant=True),
+    nullable(time, "expires_at", unchecked=True),
+    nullable(time, "not_before", unchecked=True),
 )
 
 #: The large fields of an `OutboundMessage`.

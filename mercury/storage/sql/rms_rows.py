@@ -34,6 +34,8 @@ from mercury.storage.sql.rms_statements import (
     CONSUMED,
     DELETE_BODIES,
     DELETE_ROWS,
+    EXPIRED,
+    IN_TIME,
     RESPONSE_BYTES,
     RESPONSES,
     RETAINED,
@@ -68,6 +70,8 @@ class SqlRmsRows:
         self._new: set[int] = set()
         #: The keys of the rows that got a number.
         self._numbered_keys: set[str] = set()
+        #: Keys none of whose rows without a number expires, as far as this transaction has asked.
+        self._lasting: set[str] = set()
         self._arrived = AcknowledgedRows(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
@@ -104,7 +108,18 @@ class SqlRmsRows:
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
-        return bool(self._tx.read(ABANDONED, {"key_id": key.digest}))
+        found = self._tx.read(ABANDONED, {"key_id": key.digest})[0]
+        if not found["expires"]:
+            self._lasting.add(key.digest)
+        return bool(found["abandoned"])
+
+    def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
+        self._require(key)
+        if key.digest in self._lasting:
+            return []
+        self.flush_pending()
+        values = {"key_id": key.digest, "now": now, "limit": limit}
+        return [outbound_message(row) for row in self._tx.read(EXPIRED, values)]
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)
@@ -118,7 +133,7 @@ class SqlRmsRows:
         return int(self._tx.read(BACKLOG, {"key_id": key.digest})[0]["rows"])
 
     def oldest_unacknowledged(self) -> float | None:
-        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(RETAINED))
+        waits = and_(ROW.c.kind == OutboundKind.MESSAGE.value, not_(ROW.c.acknowledged), not_(RETAINED), IN_TIME)
         rows = self._tx.read(select(ROW.c.created_at).where(waits).order_by(ROW.c.position).limit(1))
         return rows[0]["created_at"] if rows else None
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import (
     BigInteger,
+    Double,
     Integer,
     and_,
     bindparam,
     delete,
+    exists,
     func,
     not_,
     or_,
@@ -23,12 +25,26 @@ from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
 #: `OutboundMessage.retained`
 RETAINED = and_(ROW.c.relates_to.is_not(None), ROW.c.answered)
+#: It does not wait for its time.
+IN_TIME = or_(ROW.c.not_before.is_(None), ROW.c.number.is_not(None))
 #: `OutboundMessage.settled`
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
 WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
 LIMIT = bindparam("limit", type_=Integer)
-ABANDONED = Prepared(select(ROW.c.position).where(ROW.c.key_id == bindparam("key_id"), IS_ABANDONED).limit(1))
+#: The rows without a number of one key; those of them that expire.
+WAITS = and_(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None))
+EXPIRES = and_(WAITS, ROW.c.expires_at.is_not(None))
+#: One row: whether there is an abandonment, and whether a row expires.
+ABANDONED = Prepared(
+    select(
+        exists().where(ROW.c.key_id == bindparam("key_id"), IS_ABANDONED).label("abandoned"),
+        exists().where(EXPIRES).label("expires"),
+    )
+)
+EXPIRED = Prepared(
+    WITH_BODY.where(EXPIRES, ROW.c.expires_at <= bindparam("now", type_=Double)).order_by(ROW.c.position).limit(LIMIT)
+)
 TRANSMITTED = and_(OF_SEQUENCE, not_(SETTLED))
 FETCHABLE = and_(among(ROW.c.request, "names"), ROW.c.number.is_not(None), not_(ROW.c.acknowledged))
 

@@ -115,6 +115,12 @@ _partial("mercury_rms_message_waiting", RMS_MESSAGE.c.key_id, RMS_MESSAGE.c.posi
 _partial("mercury_rms_message_abandoned", RMS_MESSAGE.c.key_id, where="number is null and kind = 'abandon'")
 #: The condition of this index; the text must be the same in a query, or the database does not use the index.
 IS_ABANDONED = and_(RMS_MESSAGE.c.number.is_(None), RMS_MESSAGE.c.kind == literal_column("'abandon'"))
+_partial(
+    "mercury_rms_message_expiry",
+    RMS_MESSAGE.c.expires_at,
+    RMS_MESSAGE.c.key_id,
+    where="number is null and expires_at is not null",
+)
 _partial("mercury_rms_message_number", RMS_MESSAGE.c.sequence_id, RMS_MESSAGE.c.number, where="number is not null")
 _partial("mercury_rms_message_request", RMS_MESSAGE.c.request, where="request is not null")
 

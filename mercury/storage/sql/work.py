@@ -50,7 +50,9 @@ from mercury.storage.turns import alternating, by_turns
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
 UNNUMBERED = ROW.c.number.is_(None)
-HOLDS_ROWS = or_(SEQUENCE.c.window_full, SEQUENCE.c.holds_successor)
+HOLDS_ROWS = or_(SEQUENCE.c.window_full, SEQUENCE.c.holds_successor, SEQUENCE.c.rows_wait_until.is_not(None))
+#: The condition of the index on the times at which rows expire that have no number.
+EXPIRES = and_(UNNUMBERED, ROW.c.expires_at.is_not(None))
 #: The owner that a turn of a source sequence counts for.
 OF = SEQUENCE.c.owner
 
@@ -234,11 +236,25 @@ def next_invoker(read: Reader, work_filter: WorkFilter | None) -> float | None:
 
 
 def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
-    """Keys with rows to be numbered that no sequence holds back, or with an abandonment."""
+    """Keys with rows to be numbered that no sequence holds back, or with an abandonment, or (with ``at``) with a row
+    that has expired."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
     held = exists().where(SEQUENCE.c.key_id == waiting.c.value, HOLDS_ROWS)
     abandoned = exists().where(ROW.c.key_id == waiting.c.value, IS_ABANDONED)
-    return select(waiting.c.value).where(or_(~held, abandoned), _free(literal("rms ") + waiting.c.value, wanted, at=at))
+    expired = [exists().where(EXPIRES, ROW.c.expires_at <= NOW, ROW.c.key_id == waiting.c.value)] if at else []
+    has_work = or_(~held, abandoned, *expired)
+    return select(waiting.c.value).where(has_work, _free(literal("rms ") + waiting.c.value, wanted, at=at))
+
+
+def _next_expiry(wanted: WorkParameters, *, at: bool) -> ColumnElement[Any]:
+    """When the next row without a number expires."""
+    free = _free(literal("rms ") + ROW.c.key_id, wanted, at=at)
+    return select(func.min(ROW.c.expires_at)).where(EXPIRES, free).scalar_subquery()
+
+
+def _earlier(first: ColumnElement[Any], second: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The earlier of two times that may be NULL."""
+    return case((first <= second, first), else_=func.coalesce(second, first))
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -300,7 +316,8 @@ def _due_rms_of(wanted: WorkParameters) -> Prepared:
 def _next_rms(wanted: WorkParameters) -> Prepared:
     waiting = _waiting(wanted, at=False).exists()
     due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=False))
-    return Prepared(select(case((waiting, literal(0.0)), else_=due.scalar_subquery()).label("earliest")))
+    timed = _earlier(due.scalar_subquery(), _next_expiry(wanted, at=False))
+    return Prepared(select(case((waiting, literal(0.0)), else_=timed).label("earliest")))
 
 
 def due_rms(read: Reader, now: float, limit: int, work_filter: WorkFilter | None) -> list[SequenceKey]:
@@ -357,12 +374,13 @@ def _work_due(wanted: WorkParameters) -> Prepared:
     invoker = select(func.min(func.coalesce(buffers.c.retry_at, 0.0)))
     free = _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True)
     timed = select(func.min(SEQUENCE.c.due)).where(free).scalar_subquery()
-    rms = case((_waiting(wanted, at=True).exists(), literal(0.0)), else_=timed)
+    earliest = _earlier(timed, _next_expiry(wanted, at=True))
+    rms = case((_waiting(wanted, at=True).exists(), literal(0.0)), else_=earliest)
     columns = (rmd.scalar_subquery(), invoker.scalar_subquery(), rms)
     return Prepared(select(*(each.label(topic.value) for topic, each in zip(KINDS, columns, strict=True))))
 
 
 def work_due(read: Reader, now: float, work_filter: WorkFilter | None) -> dict[Topic, float]:
-    values = _values(work_filter) | ({} if work_filter is None else {"now": now})
+    values = _values(work_filter, now=now)
     (row,) = read(_work_due(WorkParameters.of(work_filter)), values)
     return {topic: due for topic, due in zip(KINDS, row, strict=True) if due is not None}

@@ -19,6 +19,7 @@ TESTS = (
     "fetching",
     "invoker",
     "invoker_due",
+    "lifetimes",
     "locking",
     "many_threads",
     "model",

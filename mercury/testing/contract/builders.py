@@ -164,6 +164,8 @@ def full_row() -> OutboundMessage:
         request="9 urn:uuid:pair",
         correlation="order:17",
         created_at=NOW + 0.123456,
+        expires_at=NOW + 60.5,
+        not_before=NOW + 30.25,
         owner="CN=täg",
         attachments=FULL_ATTACHMENTS,
     )
@@ -203,6 +205,7 @@ def full_rms() -> RmsRecord:
         follows="urn:uuid:before",
         due=NOW + 5.5,
         planned_at=NOW + 4.5,
+        rows_wait_until=NOW + 90.0,
         window_full=True,
         holds_successor=True,
         ended_at=NOW + 6.5,
@@ -303,6 +306,7 @@ FULL_INBOUND = InboundMessage(
     reply_to=ENDPOINT,
     fault_to=EndpointReference(ANONYMOUS_ENDPOINT.address, (b"<r/>",), via="http://gate.example/"),
     received_at=NOW + 0.75,
+    expires_at=NOW + 61.125,
     correlation=TEXT,
     attachments=FULL_ATTACHMENTS,
 )

@@ -72,6 +72,7 @@ def rms_inputs(machine: RMSSequence) -> Iterator[tuple[events.RmsInput, float]]:
     yield events.Created(identifier="urn:s"), 0.0
     yield events.Created(identifier="urn:s", expires_at=50.0, incomplete_behavior=UP_TO_THE_GAP), 0.0
     yield events.IdentifierTaken(), 0.0
+    yield events.Withdrawn(), 0.0
     yield events.Transmitted(last), 0.0
     yield events.Overdue(), 0.0
     if machine.control_attempts < 2:

@@ -21,6 +21,8 @@ GIVEN = {"position", "damaged", "unread", "buffered"}
 PLACES = {
     *("position", "kind", "last", "sequence_id", "attempts", "due", "acknowledged", "answered", "unread"),
     *("received_at", "reply_to", "fault_to"),
+    # A message that is redriven lasts, and is due at once.
+    *("expires_at", "not_before"),
 }
 
 

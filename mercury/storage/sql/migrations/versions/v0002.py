@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from alembic.operations import Operations
 
-from mercury.storage.sql.migrations import compatibility, operations
+from mercury.storage.sql.migrations import compatibility, life, operations
 
 revision = "0002"
 down_revision = "0001"
@@ -18,8 +18,10 @@ down_revision = "0001"
 def upgrade(op: Operations) -> None:
     compatibility.create(op)
     operations.create(op)
+    life.add(op)
 
 
 def downgrade(op: Operations) -> None:
+    life.remove(op)
     operations.drop(op)
     compatibility.drop(op)

@@ -1,0 +1,109 @@
+"""The guards of the times of messages, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+LIVE = "tests/scenario/test_time_to_live.py"
+LATER = "tests/scenario/test_scheduled_messages.py"
+STORE = "tests/conformance/test_lifetimes.py"
+
+
+def life(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A guard of the times of messages that is removed."""
+    return Mutant(f"life: {name}", (Change(f"mercury.{symbol}", before, after),), test=test)
+
+
+LIFE = (
+    life(
+        "a message that has expired gets a number",
+        "engine.source.numbering:Numbering._too_old",
+        "if row.expires_at is not None and is_expired(row, self._now):",
+        "if False:",
+        f"{LIVE}::test_while_the_peer_is_down_only_the_messages_expire_whose_time_has_come",
+    ),
+    life(
+        "messages expire behind a full window when it opens",
+        "engine.source.numbering:Numbering.run",
+        "current.window_full = True\n                done += self._expired(rows[place:])",
+        "current.window_full = True",
+        f"{LIVE}::test_a_message_behind_a_full_window_expires_at_its_time",
+    ),
+    life(
+        "a message with a time to live has a number before anything can be sent",
+        "engine.source.lifetimes:waits_until",
+        "if is_being_created(current) and",
+        "if False and",
+        f"{LIVE}::test_while_the_peer_is_down_only_the_messages_expire_whose_time_has_come",
+    ),
+    life(
+        "the first message of a sequence that is not created yet does not expire",
+        "engine.source.lifetimes:withdraw_expired",
+        "if first and is_expired(first[0], now):",
+        "if False:",
+        f"{LIVE}::test_a_message_that_expires_alone_before_its_sequence_exists_leaves_nothing_behind",
+    ),
+    life(
+        "the handler is called for a message that has expired",
+        "engine.delivery.run:DeliveryRun.is_never_called",
+        " or self.is_expired(message)",
+        "",
+        f"{LIVE}::test_a_numbered_message_that_arrives_too_late_is_a_dead_letter_of_the_receiver",
+    ),
+    life(
+        "the receiver does not learn the time to live",
+        "engine.envelopes:message",
+        "None if row.expires_at is None else left(row.expires_at, now)",
+        "None",
+        f"{LIVE}::test_a_numbered_message_that_arrives_too_late_is_a_dead_letter_of_the_receiver",
+    ),
+    life(
+        "messages of a batch have none",
+        "engine.envelopes:batch",
+        "None if row.expires_at is None else left(row.expires_at, now)",
+        "None",
+        f"{LIVE}::test_messages_of_a_batch_have_a_time_to_live_each",
+    ),
+    life(
+        "a message is sent before its time",
+        "engine.source.lifetimes:waits_until",
+        "return row.not_before if row.not_before is not None and row.not_before > now else None",
+        "return None",
+        f"{LATER}::test_a_scheduled_message_is_sent_at_its_time_and_nothing_before",
+    ),
+    life(
+        "an ended sequence holds rows until the time of one of them",
+        "engine.source.apply_effects:save_rms",
+        "    if not record.machine.alive:\n        record.rows_wait_until = None\n",
+        "",
+        f"{LATER}::test_a_sequence_that_fails_meanwhile_holds_nothing_back",
+    ),
+    life(
+        "an abandonment waits for the time of a message",
+        "engine.source.numbering:Numbering._wait",
+        "abandoned = self._abandon(rows)",
+        "abandoned: list[OutboundMessage] = []",
+        f"{LATER}::test_an_abandonment_does_not_wait_for_the_time",
+    ),
+    life(
+        "the age of a scheduled message begins when it is handed over",
+        "engine.source.numbering:Numbering._too_old",
+        "(row.not_before or row.created_at)",
+        "row.created_at",
+        f"{LATER}::test_the_limit_by_age_counts_from_the_time_of_the_message",
+    ),
+    life(
+        "a key that holds its rows is not due when one expires",
+        "storage.sql.work:_waiting",
+        "if at else []",
+        "if False else []",
+        f"{STORE}::test_a_key_that_holds_its_rows_is_due_when_one_expires",
+    ),
+    life(
+        "nobody wakes when a row expires",
+        "storage.sql.work:_next_rms",
+        "timed = _earlier(due.scalar_subquery(), _next_expiry(wanted, at=False))",
+        "timed = due.scalar_subquery()",
+        f"{STORE}::test_a_key_that_holds_its_rows_is_due_when_one_expires",
+    ),
+)
