@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from mercury.client.results import Receipt, WaitResult
     from mercury.client.sender import Sender
     from mercury.client.zeep.public import AsyncZeepTransport, ZeepTransport
+    from mercury.console.settings import ConsoleSettings
+    from mercury.console.users import ConsoleAccess, ConsoleRole, ConsoleUser
     from mercury.contract import Contract, OneWay, TwoWay, operation
     from mercury.engine import events
     from mercury.engine.addresses import AddressPolicy
@@ -86,6 +88,10 @@ _WHERE = {
     "Certainty": "mercury.statemachine.effects",
     "ConfigurationError": "mercury.errors",
     "Conflict": "mercury.errors",
+    "ConsoleAccess": "mercury.console.users",
+    "ConsoleRole": "mercury.console.users",
+    "ConsoleSettings": "mercury.console.settings",
+    "ConsoleUser": "mercury.console.users",
     "Contract": "mercury.contract",
     "CredentialSettings": "mercury.engine.runtime.credentials",
     "DataError": "mercury.errors",
@@ -172,6 +178,10 @@ __all__ = [
     "Certainty",
     "ConfigurationError",
     "Conflict",
+    "ConsoleAccess",
+    "ConsoleRole",
+    "ConsoleSettings",
+    "ConsoleUser",
     "Contract",
     "CredentialSettings",
     "DataError",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from functools import partial
@@ -11,15 +12,18 @@ from mercury.client.overview import Watch
 from mercury.engine.registry import Registry
 from mercury.errors import ConfigurationError
 from mercury.service.definition import Service
-from mercury.settings import Settings
+from mercury.settings import Settings, store_name
+from mercury.storage.api import StorageManager
 
 if TYPE_CHECKING:
     from fastapi import APIRouter, FastAPI
 
+    from mercury.console.users import ConsoleAccess
     from mercury.engine.message_security import SecurityParties
     from mercury.service.endpoint import Host
     from mercury.service.publishing import Documents
     from mercury.service.serving import BackgroundServer
+    from mercury.storage.xa.coordinator import Coordinator
 
 
 class Hosting:
@@ -27,6 +31,10 @@ class Hosting:
 
     settings: Settings
     watch: Watch
+    store: StorageManager
+    clock: Callable[[], float]
+    coordinator: Coordinator | None
+    _asked_for: str | StorageManager | None
     _registry: Registry
     _security: SecurityParties
     _services: list[Service]
@@ -65,16 +73,44 @@ class Hosting:
         return service_router(self._host(), services or self._services)
 
     def app(self, *services: Service) -> FastAPI:
-        """A FastAPI application that hosts services and nothing else: endpoints, health and status."""
+        """A FastAPI application that hosts services and nothing else: endpoints, health and status, and the console
+        at ``/console`` if the setting ``console.enabled`` says so."""
         from mercury.service.host import application
 
-        return application("Mercury", [self.router(*services), self.status_router()], self.lifespan)
+        routers = [self.router(*services), self.status_router()]
+        if self.settings.console.enabled:
+            routers.append(self.console_router())
+        return application("Mercury", routers, self.lifespan)
 
     def status_router(self) -> APIRouter:
         """A FastAPI router with ``/healthz``, ``/readyz`` and the status, for an application of one's own."""
         from mercury.service.host import status_router
 
         return status_router(self.watch)
+
+    def console_router(self, path: str = "/console", *, access: ConsoleAccess | None = None) -> APIRouter:
+        """A FastAPI router with the web console of this process's store (extra ``console``).
+
+        Only this machine reaches it, unless the setting ``console.hosts`` names the host under which others do.
+
+        :param path: where the console is, below the prefix of the application's own router.
+        :param access: says who may use it, as a reader or an operator; left out, who has a token of the settings
+            ``console.token`` or ``console.reader_token``.
+        :raises ConfigurationError: no user could log in; the store is not in a database; or the extra is not installed.
+        """
+        from mercury.console.opening import console_of
+
+        asked = self.settings.store if self._asked_for is None else self._asked_for
+        console = console_of(
+            self.store,
+            store_name(asked) if isinstance(asked, str) else "of the program",
+            self.settings.console,
+            access=access,
+            coordinator=lambda: self.coordinator,
+            watch=self.settings.watch,
+            clock=self.clock,
+        )
+        return console.router(path)
 
     def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
         """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mercury.console.settings import MIN_TOKEN, ConsoleSettings
 from mercury.engine.addresses import split_url
 from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
@@ -39,10 +40,17 @@ DEFAULT_FILE = "mercury.toml"
 #: A file in the folder that the process is started in.
 DEFAULT_STORE = "sqlite:///mercury.db"
 MAX_PORT = 65535
-#: Characters of a token.
-MIN_TOKEN = 16
 #: Settings whose values are never shown.
-SECRETS = frozenset({"http.status_token", "credentials.basic", "credentials.bearer", "security.user"})
+SECRETS = frozenset(
+    {
+        "console.token",
+        "console.reader_token",
+        "http.status_token",
+        "credentials.basic",
+        "credentials.bearer",
+        "security.user",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,6 +182,7 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     log: LogSettings = field(default_factory=LogSettings)
+    console: ConsoleSettings = field(default_factory=ConsoleSettings)
 
     def __post_init__(self) -> None:
         at_least(0, store_wait=self.store_wait)

@@ -10,6 +10,7 @@ from rich.markup import escape
 
 from mercury.cli import (
     config,
+    console,
     db,
     demo,
     dlq,
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.command()(serve.serve)
 app.command()(send.send)
+app.command()(console.console)
 app.command()(status.status)
 app.add_typer(messages.app, name="messages")
 app.add_typer(sequences.app, name="sequences")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import importlib
 import json
 import logging
 import os
-import signal
 import sys
 import traceback
 from typing import Annotated, Any
@@ -17,7 +15,8 @@ import typer
 
 from mercury.cli.config import ConfigFile
 from mercury.cli.logs import set_up_logs
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail
+from mercury.cli.output import UNUSABLE, Format, Output, console, fail
+from mercury.cli.running import run_until_signal
 from mercury.errors import MercuryError
 
 log = logging.getLogger("mercury.cli")
@@ -72,17 +71,7 @@ def serve(
         sys.stdout.flush()
 
     server = server_for(app, settings.http, print_url, tls)
-
-    def end(*_: object) -> None:
-        """After an orderly stop uvicorn raises the signal again; without this handler the process would die of it."""
-        server.should_exit = True
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, end)
-    with contextlib.suppress(SystemExit):  # the application failed to start; the log has the reason
-        server.run(sockets=[listening.socket])
-    if not server.started:
-        raise typer.Exit(FAILED)
+    run_until_signal(server, listening)
 
 
 def load_object(target: str) -> Any:

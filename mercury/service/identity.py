@@ -71,14 +71,14 @@ def identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate:
     return identity
 
 
-def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
+def request_of(scope: Mapping[str, Any], headers: Mapping[str, str]) -> HttpRequest:
+    """The argument of a hook for a request.
+
+    :param headers: by name in lower case; repeated headers are joined.
+    """
     shown = certificate_in(scope)
-    if authenticate is None:
-        if shown is not None and not shown.identity:  # all peers with such certificates would have the same identity
-            raise RequestRefused(403, "The client certificate has no name.")
-        return shown.identity if shown is not None else None
     client = scope.get("client")
-    request = HttpRequest(
+    return HttpRequest(
         path=str(scope.get("path", "")),
         client=str(client[0]) if client else "",
         headers=headers,
@@ -88,6 +88,15 @@ def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate
         alternative_names=shown.alternative_names if shown is not None else (),
         fingerprint=shown.fingerprint if shown is not None else None,
     )
+
+
+def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate: Authenticate | None) -> str | None:
+    shown = certificate_in(scope)
+    if authenticate is None:
+        if shown is not None and not shown.identity:  # all peers with such certificates would have the same identity
+            raise RequestRefused(403, "The client certificate has no name.")
+        return shown.identity if shown is not None else None
+    request = request_of(scope, headers)
     try:
         return authenticate(request)
     except NotAuthenticated as error:

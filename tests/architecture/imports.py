@@ -51,7 +51,7 @@ ALLOWED = MappingProxyType(
         "mercury.reconcile": ("mercury.errors", "mercury.storage"),
         # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.
         "mercury.postgres": ("mercury.errors",),
-        "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine"),
+        "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine", "mercury.console.settings"),
         # One description for both sides: it knows the client's side and the server's.
         "mercury.contract": (
             *("mercury.errors", "mercury.storage", "mercury.wire", "mercury.engine", "mercury.client"),
@@ -63,9 +63,16 @@ ALLOWED = MappingProxyType(
             *("mercury.service.paths", "mercury.service.definition", "mercury.settings", "mercury.contract"),
             "mercury.security.settings",
         ),
+        # The web console, on the operator's layer; of the service it has the requests of HTTP.
+        "mercury.console": (
+            *("mercury.errors", "mercury.texts", "mercury.statemachine", "mercury.storage", "mercury.engine"),
+            *("mercury.operations", "mercury.client", "mercury.service", "mercury.reconcile"),
+        ),
+        "mercury.console.settings": ("mercury.errors", "mercury.statemachine"),
         # The half of the facade that hosts.
         "mercury.hosting": (
             *("mercury.errors", "mercury.engine", "mercury.client.overview", "mercury.service", "mercury.settings"),
+            *("mercury.storage", "mercury.console"),
         ),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
@@ -107,9 +114,9 @@ ONLY_IN = MappingProxyType(
         # Mercury runs, and `mercury.testing` is imported, where no pytest is installed.
         "pytest": (("mercury/testing/contract/*",), ()),
         "pyspark": ((), ("mercury/reconcile/*",)),
-        "jinja2": (("mercury/reconcile/report.py",), ()),
-        "fastapi": (("mercury/service/*",), ("mercury/hosting.py",)),
-        "starlette": (("mercury/service/*",), ("mercury/cli/serve.py",)),
+        "jinja2": (("mercury/reconcile/report.py", "mercury/console/rendering.py"), ()),
+        "fastapi": (("mercury/service/*", "mercury/console/*"), ("mercury/hosting.py",)),
+        "starlette": (("mercury/service/*", "mercury/console/*"), ("mercury/cli/serve.py",)),
         "uvicorn": (("mercury/service/*",), ()),
         # The network: where no transaction is open.
         "http": (
@@ -154,7 +161,10 @@ POSTING = MappingProxyType(
 FOR_TESTS = "mercury.testing"
 
 #: Modules that load FastAPI: the facade imports them when something is served, not when something is sent.
-LOADED_LATE = ("mercury.service.host", "mercury.service.serving", "mercury.cli", "mercury.simulation")
+LOADED_LATE = (
+    *("mercury.service.host", "mercury.service.serving", "mercury.console.opening"),
+    *("mercury.cli", "mercury.simulation"),
+)
 
 #: The class `Mercury`, in its parts.
 FACADE = ("mercury.facade", "mercury.hosting", "mercury.outgoing")

@@ -1,0 +1,1 @@
+"""The web console: pages over `mercury.operations`, rendered on the server. Needs the extra ``console``."""

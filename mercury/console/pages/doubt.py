@@ -1,0 +1,96 @@
+"""In doubt: two-phase commits that are not finished in every database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mercury.console.site import Site
+from mercury.console.visits import View, Visit
+from mercury.errors import MercuryError
+from mercury.storage.opening import name_resources
+from mercury.storage.sql.store import SqlStore
+from mercury.storage.xa.coordinator import Coordinator
+from mercury.storage.xa.decisions import Verdict
+from mercury.storage.xa.operator import Operator, Overview
+
+#: Seconds after which recovery should have finished a transaction whose databases answer.
+SOON = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubtLine:
+    """One unfinished transaction."""
+
+    gtrid: str
+    #: The databases in which it is prepared, with its age there in seconds.
+    prepared: tuple[tuple[str, float], ...]
+    #: ``commit``, ``abort``, or empty = not decided.
+    decision: str
+    #: What to do.
+    advice: str
+
+
+def add_pages(site: Site, store: SqlStore, coordinator: Callable[[], Coordinator | None]) -> None:
+    """Add the list."""
+
+    def listed(_visit: Visit) -> View:
+        try:
+            found = Operator(coordinator_of(store, coordinator)).overview()
+        except MercuryError as error:
+            return View(template="doubt.html", values={"found": None, "lines": (), "error": str(error)})
+        return View(template="doubt.html", values={"found": found, "lines": lines_of(found), "error": ""})
+
+    site.page("doubt", listed)
+
+
+def coordinator_of(store: SqlStore, named: Callable[[], Coordinator | None]) -> Coordinator:
+    """The coordinator of the databases that are named, or that of the store alone."""
+    found = named()
+    return found if found is not None else name_resources(store, {})
+
+
+def lines_of(found: Overview) -> list[InDoubtLine]:
+    """The unfinished transactions, the oldest first."""
+    prepared: dict[str, list[tuple[str, float]]] = {}
+    for branch in found.branches:
+        prepared.setdefault(str(branch.gtrid), []).append((branch.resource, branch.age))
+    decisions = {str(each.gtrid): each for each in found.decisions}
+    lines = []
+    for gtrid in dict.fromkeys([*prepared, *(name for name, each in decisions.items() if each.branches)]):
+        decided = decisions.get(gtrid)
+        branches = tuple(prepared.get(gtrid, ()))
+        lines.append(
+            InDoubtLine(
+                gtrid=gtrid,
+                prepared=branches,
+                decision=decided.verdict.value if decided is not None else "",
+                advice=advice(decided.verdict if decided is not None else None, branches, bool(found.away)),
+            )
+        )
+    return lines
+
+
+def advice(verdict: Verdict | None, prepared: tuple[tuple[str, float], ...], away: bool) -> str:
+    """What an operator does about a transaction.
+
+    :param away: a database did not answer.
+    """
+    oldest = max((age for _, age in prepared), default=0.0)
+    if not prepared:
+        return (
+            "It is decided, and no queried database has it prepared. A database that was not queried may: let it "
+            "answer, or name it in the setting xa.resources."
+        )
+    if oldest < SOON and not away:
+        return "Wait: a running process finishes it within seconds."
+    if verdict is Verdict.COMMIT:
+        return "It is decided to commit. Start a process on this store, or commit it here: nothing is lost by that."
+    if verdict is Verdict.ABORT:
+        return (
+            "It is decided to roll back. Start a process on this store, or roll it back here: nothing is lost by that."
+        )
+    return (
+        "It is not decided: its process has ended or hangs. Start a process on this store, whose recovery rolls it "
+        "back, or roll it back here. Do not commit it unless you know that the other databases have committed."
+    )

@@ -1,0 +1,103 @@
+"""The templates' environment: every value is escaped, invisible characters are shown, times have their zone."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib.resources import files
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from mercury.console.visits import link
+from mercury.texts import printable, span
+
+#: The most characters that a cell of a table shows of a text.
+SHOWN = 120
+
+
+class Templates:
+    """Renders the console's templates.
+
+    :param time_zone: the IANA name of the zone of all times.
+    """
+
+    def __init__(self, time_zone: str) -> None:
+        self._zone: datetime.tzinfo = datetime.UTC if time_zone == "UTC" else ZoneInfo(time_zone)
+        self._environment = Environment(
+            loader=PackageLoader("mercury.console"),
+            autoescape=True,
+            finalize=_finalize,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        self._environment.filters |= {
+            "moment": self.moment,
+            "span": span,
+            "thousands": thousands,
+            "shortened": shortened,
+            "size": size,
+            "pretty": pretty,
+            "lines": lambda text: printable(str(text), lines=True),
+        }
+        self._environment.globals |= {"link": link, "version": static_version()}
+
+    def render(self, template: str, values: Mapping[str, object]) -> str:
+        """A page as HTML."""
+        return self._environment.get_template(template).render(values)
+
+    def moment(self, at: float | None) -> Markup:
+        """A time, in seconds since the epoch, as HTML with its zone."""
+        if at is None:
+            return Markup('<span class="none">never</span>')
+        try:
+            shown = datetime.datetime.fromtimestamp(at, self._zone)
+        except (OverflowError, OSError, ValueError):
+            return Markup("{}").format(at)
+        text = shown.strftime("%Y-%m-%d %H:%M:%S %Z")
+        return Markup('<time datetime="{}">{}</time>').format(shown.isoformat(), text)
+
+
+def _finalize(value: object) -> object:
+    """Leave markup as it is; show invisible characters and direction marks of every other text, to be escaped then."""
+    return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def thousands(value: object) -> str:
+    """A number with its thousands apart; a bounded count with the words that say so."""
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    number, more = getattr(value, "value", None), getattr(value, "more", False)
+    return f"{'more than ' if more else ''}{number:,}" if isinstance(number, int) else str(value)
+
+
+def shortened(text: object, most: int = SHOWN) -> str:
+    """A text that fits a cell; a longer one shows its beginning and its end."""
+    whole = str(text)
+    return whole if len(whole) <= most else f"{whole[: most // 2]}…{whole[-(most // 2) :]}"
+
+
+def size(count: int) -> str:
+    """A number of bytes."""
+    if count < 10_000:
+        return f"{count:,} B"
+    return f"{count / 1024:,.0f} KiB" if count < 10 * 1024 * 1024 else f"{count / 1024 / 1024:,.0f} MiB"
+
+
+def pretty(value: object) -> str:
+    """A JSON value as indented text."""
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+
+
+def static_version() -> str:
+    """A text that changes with the content of the script and the style sheet, so that browsers may keep them."""
+    digest = hashlib.sha256()
+    for each in sorted(files("mercury.console").joinpath("static").iterdir(), key=lambda file: file.name):
+        digest.update(each.read_bytes())
+    return digest.hexdigest()[:12]

@@ -1,0 +1,39 @@
+"""A console over an empty store, in a real server."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mercury.console.console import Console
+from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.store import SqlStore
+from mercury.testing import FakeClock
+
+from .browsing import Browser, console_of, serving
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlStore]:
+    folder: Path = tmp_path_factory.mktemp("console")
+    with contextlib.closing(open_sql_store(f"sqlite:///{folder / 'shop.db'}")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def console(store: SqlStore, clock: FakeClock) -> Console:
+    return console_of(store, clock)
+
+
+@pytest.fixture
+def browser(console: Console) -> Iterator[Browser]:
+    with serving(console.application()) as url:
+        yield Browser(url)
