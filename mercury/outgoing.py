@@ -58,6 +58,7 @@ class Outgoing:
         policy: SourcePolicy | None = None,
         listen: bool | None = None,
         wsa_to: str | None = None,
+        priority: int = 0,
     ) -> Sender: ...
 
     @overload
@@ -70,6 +71,7 @@ class Outgoing:
         policy: SourcePolicy | None = None,
         listen: bool | None = None,
         wsa_to: str | None = None,
+        priority: int = 0,
     ) -> C: ...
 
     def to(
@@ -82,6 +84,7 @@ class Outgoing:
         policy: SourcePolicy | None = None,
         listen: bool | None = None,
         wsa_to: str | None = None,
+        priority: int = 0,
     ) -> Sender | C:
         """A sender for an endpoint, or the typed calls of the service that is there.
 
@@ -94,6 +97,8 @@ class Outgoing:
             they are if it has one. Where they are not, and the policy says ``make_connection``, they are fetched.
         :param wsa_to: wsa:To of all messages, where it differs from the URL: behind a gateway, for example. A sequence
             has one: what goes elsewhere by the same URL needs another key. Left out, the URL.
+        :param priority: 0 to 9. Among keys that are due, those with a higher one are worked on first; one step counts
+            like 10 seconds of waiting, so that none waits for ever. A sequence keeps the one that it began with.
         :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or no address.
         """
         surroundings = self.surroundings()
@@ -105,6 +110,7 @@ class Outgoing:
             responses=responses_url(self.settings.address),
             identity=self.peers.find(url).peer.identity,
             wsa_to=wsa_to,
+            priority=priority,
             new_id=surroundings.ids.new,
         )
         sender = Sender(surroundings, channel, namespace if service is None else service.namespace)

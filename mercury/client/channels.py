@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from mercury.engine.addresses import split_url
 from mercury.errors import ConfigurationError
+from mercury.statemachine.bounds import at_least, at_most
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, MAKE_CONNECTION_ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import RmVersion
@@ -22,6 +23,7 @@ def channel_to(
     identity: str | None,
     new_id: Callable[[], str],
     wsa_to: str | None = None,
+    priority: int = 0,
 ) -> Channel:
     """The channel of a sender; parameters are those of `Mercury.to`.
 
@@ -36,6 +38,8 @@ def channel_to(
         raise ConfigurationError("a user's name and password cannot be part of the URL to send to")
     if wsa_to is not None and (not wsa_to.strip() or not wsa_to.isprintable()):
         raise ConfigurationError(f"wsa_to: not a URI: {wsa_to!r}")
+    at_least(0, priority=priority)
+    at_most(9, priority=priority)
     if not policy.protocol.legal:
         raise ConfigurationError(f"these versions cannot be combined: {policy.protocol}")
     if policy.make_connection and policy.protocol.rm is not RmVersion.RM11:
@@ -54,4 +58,5 @@ def channel_to(
         reply_to=reply_to,
         identity=identity,
         wsa_to=None if wsa_to == url else wsa_to,
+        priority=priority,
     )

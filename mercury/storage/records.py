@@ -69,6 +69,8 @@ class Channel:
     identity: str | None = None
     #: wsa:To of what is sent; ``None`` = the endpoint's URL.
     wsa_to: str | None = None
+    #: Among keys that are due, those with a higher priority come first: 0 to 9 (`turns.HEAD_START`).
+    priority: int = 0
 
     @property
     def endpoint(self) -> str:

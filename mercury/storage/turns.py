@@ -9,6 +9,10 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+#: Seconds that each step of priority puts a key before others that are due, so that none waits for ever: a key that has
+#: waited so much longer comes first.
+HEAD_START = 10.0
+
 
 def by_turns(found: Iterable[tuple[T, str]], after: str) -> list[T]:
     """Interleave items of several owners; the items of one owner stay in their order.

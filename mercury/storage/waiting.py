@@ -36,6 +36,8 @@ class WaitingMessage:
     #: When it expires, and before when it is not sent; ``None`` = no limit.
     expires_at: float | None = None
     not_before: float | None = None
+    #: The priority of an outbound message's key.
+    priority: int = 0
     #: The other messages of its sequence wait for this one.
     first: bool = False
 

@@ -106,4 +106,18 @@ LIFE = (
         "timed = due.scalar_subquery()",
         f"{STORE}::test_a_key_that_holds_its_rows_is_due_when_one_expires",
     ),
+    life(
+        "priorities of sequences that are due",
+        "storage.sql.work:due_rms",
+        "if urgent:",
+        "if False:",
+        "tests/conformance/test_priorities.py::test_a_higher_priority_comes_first",
+    ),
+    life(
+        "a priority of which nothing wears off",
+        "storage.sql.work:_turn",
+        "return since - func.coalesce(table.c.priority, 0) * HEAD_START",
+        "return since - func.coalesce(table.c.priority, 0) * 1e9",
+        "tests/conformance/test_priorities.py::test_a_key_that_has_waited_long_comes_before_a_new_one_with_a_priority",
+    ),
 )

@@ -11,7 +11,7 @@ from itertools import chain
 from mercury.statemachine.faults import Ranges
 from mercury.storage.maintenance import SKEW
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
-from mercury.storage.turns import alternating, by_turns
+from mercury.storage.turns import HEAD_START, alternating, by_turns
 
 
 def _remove(numbers: list[int], number: int) -> None:
@@ -63,6 +63,8 @@ class CommittedRms:
         #: Keys with rows that wait for a number.
         self.waiting: dict[SequenceKey, None] = {}
         self.times: dict[SequenceKey, float] = {}
+        #: The priorities of keys that have one.
+        self.priorities: dict[SequenceKey, int] = {}
         #: When the next row without a number of a key expires.
         self.expiring: dict[SequenceKey, float] = {}
         #: Bytes of unacknowledged responses: for each key and owner, for each owner, and for all owners.
@@ -173,6 +175,10 @@ class CommittedRms:
         self.waiting.pop(key, None)
         self.times.pop(key, None)
         self.expiring.pop(key, None)
+        self.priorities.pop(key, None)
+        priority = self._priority(data)
+        if priority:
+            self.priorities[key] = priority
         if data.expiring:
             self.expiring[key] = min(data.expiring.values())
         if data.waiting and (data.abandoned or not any(record.holds_rows for record in data.records)):
@@ -202,11 +208,26 @@ class CommittedRms:
         expired = [key for key, at in self.expiring.items() if at <= now and key not in self.waiting]
         if not timed and not self.waiting and not expired:
             return []
-        timed.sort(key=self.times.__getitem__)
-        waits = (key for key in (*self.waiting, *expired) if free(f"rms {key.digest}"))
+        rows = [*self.waiting, *expired]
+        if self.priorities:
+            timed.sort(key=lambda key: self._turn(key, self.times[key]))
+            rows.sort(key=lambda key: self._turn(key, self.keys[key].rows[self.keys[key].waiting[0]].created_at))
+        else:
+            timed.sort(key=self.times.__getitem__)
+        waits = (key for key in rows if free(f"rms {key.digest}"))
         waiting = ((key, self._owner_of_first(key)) for key in waits)
         in_time = ((key, self.keys[key].records[-1].owner) for key in timed if free(f"rms {key.digest}"))
         return alternating(by_turns(waiting, after), by_turns(in_time, after))[:limit]
+
+    def _turn(self, key: SequenceKey, since: float) -> float:
+        """The time by which keys take turns: since when one is due, and earlier by its priority."""
+        return since - self.priorities.get(key, 0) * HEAD_START
+
+    @staticmethod
+    def _priority(data: KeyData) -> int:
+        if data.waiting:
+            return data.rows[data.waiting[0]].channel.priority
+        return data.records[-1].channel.priority if data.records else 0
 
     def _owner_of_first(self, key: SequenceKey) -> str:
         data = self.keys[key]

@@ -271,6 +271,7 @@ def outbound_seen(row: Row) -> WaitingMessage:
         next_try=again,
         expires_at=row["expires_at"],
         not_before=row["not_before"],
+        priority=row["priority"] or 0,
     )
 
 

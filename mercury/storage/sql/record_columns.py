@@ -249,6 +249,7 @@ RMS: tuple[Described, ...] = (
     #: The name by which a MakeConnection finds it.
     nullable(text, "fetched_by", derived=attrgetter("fetched_by")),
     nullable(time, "rows_wait_until", unchecked=True),
+    nullable(number, "priority", derived=attrgetter("channel.priority"), unchecked=True),
 )
 
 #: A row of the RMS buffer: `OutboundMessage` without its large fields. Constant columns are in the checksum, in this
@@ -285,6 +286,7 @@ OUTBOUND: tuple[Described, ...] = (
     _attachments_id(constant=True),
     nullable(time, "expires_at", unchecked=True),
     nullable(time, "not_before", unchecked=True),
+    nullable(number, "priority", derived=attrgetter("channel.priority"), unchecked=True),
 )
 
 #: The large fields of an `OutboundMessage`.

@@ -100,6 +100,7 @@ Index("mercury_rms_sequence_identifier", RMS_SEQUENCE.c.identifier, unique=True)
 Index("mercury_rms_sequence_create", RMS_SEQUENCE.c.create_message_id)
 _partial("mercury_rms_sequence_offered", RMS_SEQUENCE.c.offered, where="offered is not null")
 _partial("mercury_rms_sequence_due", RMS_SEQUENCE.c.due, where="due is not null")
+_partial("mercury_rms_sequence_urgent", RMS_SEQUENCE.c.due, where="priority > 0 and due is not null")
 _partial("mercury_rms_sequence_turn", RMS_SEQUENCE.c.owner, RMS_SEQUENCE.c.due, where="due is not null")
 _partial(
     "mercury_rms_sequence_fetched",

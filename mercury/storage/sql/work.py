@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 from sqlalchemy import (
@@ -22,6 +23,7 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    literal_column,
     or_,
     select,
     true,
@@ -45,7 +47,7 @@ from mercury.storage.sql.schema import (
     RMS_SEQUENCE,
 )
 from mercury.storage.sql.values import key_of
-from mercury.storage.turns import alternating, by_turns
+from mercury.storage.turns import HEAD_START, alternating, by_turns
 
 BUFFER, MESSAGE, ROW, SEQUENCE = INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
@@ -64,7 +66,7 @@ KEY = Prepared(select(RMS_KEY.c.endpoint, RMS_KEY.c.name).where(RMS_KEY.c.key_id
 
 #: Executes a query and returns its rows as tuples.
 Reader: TypeAlias = Callable[[Prepared, Mapping[str, Any]], Sequence[Any]]
-#: Key, channel and owner of a sequence, or of the first row without a number.
+#: Key, channel and owner of a sequence, or of the first row without a number, and the value by which it has its turn.
 Turn: TypeAlias = Sequence[Any]
 
 
@@ -264,31 +266,44 @@ def _due_rms(wanted: WorkParameters) -> Prepared:
     first = ROW.alias("first")
     position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
     peer = func.coalesce(ROW.c.owner, "")
-    place = func.row_number().over(partition_by=peer, order_by=ROW.c.position)
+    place = func.row_number().over(partition_by=peer, order_by=(_turn(ROW, ROW.c.created_at), ROW.c.position))
     heads = (
-        select(ROW.c.key_id, ROW.c.channel, peer.label("peer"), ROW.c.position.label("turn"), place.label("place"))
+        select(ROW.c.key_id, ROW.c.channel, peer.label("peer"), place.label("place"))
         .join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
         .subquery()
     )
     waits = (
-        select(literal(0).label("part"), heads.c.key_id, heads.c.channel, heads.c.peer, heads.c.turn)
+        select(literal(0).label("part"), heads.c.key_id, heads.c.channel, heads.c.peer, heads.c.place)
         .order_by(heads.c.place, heads.c.peer <= AFTER, heads.c.peer)
         .limit(LIMIT)
         .subquery()
     )
     due = SEQUENCE.c.due
+    turn = _turn(SEQUENCE, due).label("turn")
+    is_due = and_(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
     timed = (
-        select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), due.label("turn"))
-        .where(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
+        select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), turn)
+        .where(is_due)
         .order_by(due, SEQUENCE.c.position)
         .limit(LIMIT)
         .subquery()
     )
-    turn = cast(waits.c.turn, Double).label("turn")
-    waiting = select(waits.c.part, waits.c.key_id, waits.c.channel, waits.c.peer, turn)
-    found = union_all(waiting, select(timed)).subquery()
-    columns = (found.c.part, found.c.key_id, found.c.channel, found.c.peer)
-    return Prepared(select(*columns).order_by(found.c.part, found.c.turn))
+    urgent = (
+        select(literal(2).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), turn)
+        .where(SEQUENCE.c.priority > literal_column("0"), due.is_not(None), is_due)
+        .order_by(turn)
+        .limit(LIMIT)
+        .subquery()
+    )
+    waiting = select(waits.c.part, waits.c.key_id, waits.c.channel, waits.c.peer, cast(waits.c.place, Double))
+    found = union_all(waiting, select(timed), select(urgent)).subquery()
+    part, *_, last = found.c
+    return Prepared(select(found).order_by(part, last))
+
+
+def _turn(table: Table, since: ColumnElement[float]) -> ColumnElement[Any]:
+    """The time by which keys take turns: since when they are due, and earlier by their priority."""
+    return since - func.coalesce(table.c.priority, 0) * HEAD_START
 
 
 @lru_cache(maxsize=CACHE_SIZE)
@@ -305,7 +320,7 @@ def _due_rms_of(wanted: WorkParameters) -> Prepared:
     due = SEQUENCE.c.due
     mine = [OF == PEER_GIVEN, due.is_not(None), due <= NOW]
     return Prepared(
-        select(SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"))
+        select(SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), _turn(SEQUENCE, due).label("turn"))
         .where(*mine, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
         .order_by(due, SEQUENCE.c.position)
         .limit(LIMIT)
@@ -326,12 +341,16 @@ def due_rms(read: Reader, now: float, limit: int, work_filter: WorkFilter | None
     values = _values(work_filter, now=now, limit=limit) | {"after": after}
     waits: list[Turn] = []
     timed: list[Turn] = []
+    urgent: list[Turn] = []
     for part, *turn in read(_due_rms(WorkParameters.of(work_filter)), values):
-        (timed if part == 1 else waits).append(turn)
+        (waits, timed, urgent)[part].append(turn)
     if len(timed) == limit:  # other owners may have more
         timed = _timed_by_turns(read, limit, work_filter, values)
+    if urgent:
+        timed = sorted({turn[0]: turn for turn in (*timed, *urgent)}.values(), key=itemgetter(3))
     waiting, in_time = (
-        by_turns(((key_of(key_id, channel), peer) for key_id, channel, peer in part), after) for part in (waits, timed)
+        by_turns(((key_of(key_id, channel), peer) for key_id, channel, peer, _ in part), after)
+        for part in (waits, timed)
     )
     found = alternating(waiting, in_time)[:limit]
     return [key if key.endpoint else _known(read, key) for key in found]

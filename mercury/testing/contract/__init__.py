@@ -23,6 +23,7 @@ TESTS = (
     "locking",
     "many_threads",
     "model",
+    "priorities",
     "records",
     "replay",
     "rmd",

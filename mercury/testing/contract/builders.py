@@ -140,6 +140,7 @@ FULL_CHANNEL = Channel(
     pair="urn:uuid:pair",
     identity="CN=täg",
     wsa_to="urn:täg",
+    priority=7,
 )
 
 
