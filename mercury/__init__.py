@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mercury.engine.application import MessageContext
     from mercury.engine.lateness import WatchSettings
     from mercury.engine.log_settings import LogSettings
+    from mercury.engine.metrics_settings import MetricsSettings
     from mercury.engine.runtime.credentials import CredentialSettings
     from mercury.engine.runtime.peers import Peer, TlsSettings
     from mercury.engine.runtime.retention import RetentionSettings
@@ -118,6 +119,7 @@ _WHERE = {
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",
     "MessageSecurity": "mercury.security.settings",
+    "MetricsSettings": "mercury.engine.metrics_settings",
     "NotAuthenticated": "mercury.errors",
     "OnFailure": "mercury.statemachine.policy",
     "OneWay": "mercury.contract",
@@ -208,6 +210,7 @@ __all__ = [
     "MercuryError",
     "MessageContext",
     "MessageSecurity",
+    "MetricsSettings",
     "NotAuthenticated",
     "OnFailure",
     "OneWay",

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mercury.client import overview
@@ -39,9 +40,13 @@ from mercury.service.paths import responses_url
 from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
 from mercury.settings import load as load_settings
 from mercury.statemachine.events import DestinationEnd
-from mercury.storage.api import StorageManager
+from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
+from mercury.storage.records import OutboundMessage
+from mercury.telemetry.metrics import Metrics
+from mercury.telemetry.otel import export
+from mercury.telemetry.process import metrics_of
 
 if TYPE_CHECKING:
     from mercury.service.endpoint import Host
@@ -123,6 +128,8 @@ class Mercury(Observable, Outgoing, Hosting):
             settings.watch,
             settings.http.status_token,
         )
+        #: What this process counts and measures; ``None`` = the setting ``metrics.enabled`` is false.
+        self.metrics = self._measured(settings)
         self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
@@ -156,6 +163,12 @@ class Mercury(Observable, Outgoing, Hosting):
             raise
         named.recovery.on_in_doubt = self.emit_in_doubt
         return named
+
+    def _measured(self, settings: Settings) -> Metrics | None:
+        if not settings.metrics.enabled:
+            return None
+        parts = (self.ids.new(), self.observers, self.watch)
+        return metrics_of(self.store, *parts, settings.metrics, settings.engine, self.clock)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -191,7 +204,10 @@ class Mercury(Observable, Outgoing, Hosting):
                 ids=self.ids,
                 settings=self.settings.engine,
                 security=self._security,
+                measurements=self.metrics.recorder if self.metrics is not None else None,
             )
+            if self.metrics is not None:
+                export(self.metrics)
             if self.coordinator is not None:
                 self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
             retention = RetentionWorker(self.store, self.settings.retention, self.clock())
@@ -222,6 +238,8 @@ class Mercury(Observable, Outgoing, Hosting):
         self.futures.abandon("no response will come to this future: Mercury was stopped")
         if not self.store.capabilities.durable:
             overview.log_losses(self.store)
+        if self.metrics is not None:
+            self.metrics.stop()
         self.store.close()
 
     def __enter__(self) -> Mercury:
@@ -319,6 +337,10 @@ class Mercury(Observable, Outgoing, Hosting):
 
     def _host(self) -> Host:
         return self
+
+    def sending(self, tx: Transaction, message: OutboundMessage) -> None:
+        if self.metrics is not None:
+            tx.after_commit(partial(self.metrics.recorder.sent, message.channel.endpoint))
 
     def has_callback(self, name: str) -> bool:
         return self._registry.callback(name) is not None

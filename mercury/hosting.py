@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mercury.service.publishing import Documents
     from mercury.service.serving import BackgroundServer
     from mercury.storage.xa.coordinator import Coordinator
+    from mercury.telemetry.metrics import Metrics
 
 
 class Hosting:
@@ -35,6 +36,7 @@ class Hosting:
     clock: Callable[[], float]
     coordinator: Coordinator | None
     _asked_for: str | StorageManager | None
+    metrics: Metrics | None
     _registry: Registry
     _security: SecurityParties
     _services: list[Service]
@@ -80,6 +82,8 @@ class Hosting:
         routers = [self.router(*services), self.status_router()]
         if self.settings.console.enabled:
             routers.append(self.console_router())
+        if self.metrics is not None:
+            routers.append(self.metrics_router())
         return application("Mercury", routers, self.lifespan)
 
     def status_router(self) -> APIRouter:
@@ -111,6 +115,25 @@ class Hosting:
             clock=self.clock,
         )
         return console.router(path)
+
+    def metrics_router(self) -> APIRouter:
+        """A FastAPI router with ``/metrics`` for Prometheus; `app` has it if the setting ``metrics.enabled`` is true.
+
+        Requests that may read the status of sequences get it (``http.status_token``).
+
+        :raises ConfigurationError: ``metrics.enabled`` is false, or prometheus_client is not installed.
+        """
+        from mercury.service.metrics_router import metrics_router
+
+        if self.metrics is None:
+            raise ConfigurationError("metrics.enabled: it is false, so there are no metrics to serve")
+        try:
+            from mercury.telemetry import prometheus
+        except ImportError as error:
+            needed = "metrics.enabled: /metrics needs prometheus_client: install the extra 'metrics' of mercury-rm"
+            raise ConfigurationError(needed) from error
+        text = partial(prometheus.text, self.metrics)
+        return metrics_router(text, prometheus.CONTENT_TYPE, self.settings.http.status_token)
 
     def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
         """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""

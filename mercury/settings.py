@@ -22,6 +22,7 @@ from mercury.console.settings import MIN_TOKEN, ConsoleSettings
 from mercury.engine.addresses import split_url
 from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
+from mercury.engine.metrics_settings import MetricsSettings
 from mercury.engine.runtime.credentials import CredentialSettings
 from mercury.engine.runtime.peers import TlsSettings
 from mercury.engine.runtime.retention import RetentionSettings
@@ -181,6 +182,7 @@ class Settings:
     xa: XaSettings = field(default_factory=XaSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
     log: LogSettings = field(default_factory=LogSettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
 

@@ -59,6 +59,10 @@ class Watch:
         self._settings = settings
         self.status_token = status_token
 
+    def running(self) -> bool:
+        """Whether every thread that should run does."""
+        return self._running()
+
     def in_doubt(self) -> InDoubt | None:
         """The branches in doubt as of the last run of recovery."""
         return self._coordinator.recovery.in_doubt() if self._coordinator is not None else None

@@ -337,5 +337,6 @@ class Sender(KeyProgress):
         with part_of(self._port.store, tx) as transaction:
             self._backlog_limit.take(transaction)
             row.attachments = store_attachments(transaction, unstored.attachments, self._port.ids)
+            self._port.sending(transaction, row)
             transaction.rms.append(row)
         return Receipt(row.message_id, self.endpoint, self.key)

@@ -9,7 +9,8 @@ from mercury.client.asynchronous import Threads
 from mercury.client.futures import Futures
 from mercury.engine.ids import Ids
 from mercury.security.settings import MessageSecurity
-from mercury.storage.api import StorageManager
+from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.records import OutboundMessage
 
 
 class SenderPort(Protocol):
@@ -33,6 +34,9 @@ class SenderPort(Protocol):
 
     @property
     def max_outbound_backlog(self) -> int: ...
+
+    def sending(self, tx: Transaction, message: OutboundMessage) -> None:
+        """The application sends a message in ``tx``; called before it is stored."""
 
     def has_callback(self, name: str) -> bool: ...
 

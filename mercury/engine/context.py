@@ -19,6 +19,7 @@ from mercury.wire.prepared import PreparedEnvelopes
 if TYPE_CHECKING:
     from mercury.engine.application import Application
     from mercury.engine.ids import Ids
+    from mercury.engine.measurements import Measurements
     from mercury.engine.message_security import SecurityParties
     from mercury.engine.observers import Observers
     from mercury.storage.api import StorageManager
@@ -39,6 +40,8 @@ class EngineContext:
     settings: EngineSettings
     claims: ClaimKeeper
     security: SecurityParties
+    #: Takes counts and times; ``None`` = the process has no metrics.
+    measurements: Measurements | None = None
     outages: Outages = field(default_factory=Outages)
     #: Calls of handlers and callbacks that run now.
     running_calls: RunningCalls = field(default_factory=RunningCalls)

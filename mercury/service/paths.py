@@ -6,6 +6,8 @@ SERVICES = "/services"
 RESPONSES = "/mercury/responses"
 #: The status of all sequences, which `mercury sequences` reads.
 STATUS = "/mercury/status"
+#: The metrics, as Prometheus expects them.
+METRICS = "/metrics"
 
 
 def responses_url(address: str | None) -> str | None:

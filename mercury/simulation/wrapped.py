@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 
 from mercury.storage.api import Capabilities, CommitListener, StorageManager, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
 from mercury.storage.records import SequenceKey
 
@@ -83,6 +84,12 @@ class WrappedStore:
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    def count_commits(self, counter: Callable[[int], None]) -> None:
+        self.inner.count_commits(counter)
+
+    def gauges(self, now: float, most: int = MOST_ROWS) -> Gauges:
+        return self.inner.gauges(now, most)
 
     @property
     def has_attachments(self) -> bool:

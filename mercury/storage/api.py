@@ -21,6 +21,7 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.storage import application
 from mercury.storage.attachments import AttachmentManager
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.gauges import GaugeSource
 from mercury.storage.maintenance import (
     BufferAges,
     DeadLetterManager,
@@ -338,7 +339,7 @@ class Transaction(application.Transaction, Works, Protocol):
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and rolls back."""
 
 
-class StorageManager(RetentionStore, Protocol):
+class StorageManager(RetentionStore, GaugeSource, Protocol):
     """A store. Thread-safe."""
 
     @property

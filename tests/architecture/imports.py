@@ -41,6 +41,8 @@ ALLOWED = MappingProxyType(
             # The limits of the listener: a server that the user runs reads them itself.
             "mercury.settings",
         ),
+        # Metrics and traces, with their exporters: it reads the store and is told by the engine.
+        "mercury.telemetry": ("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.engine"),
         "mercury.simulation": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
         ),
@@ -73,6 +75,7 @@ ALLOWED = MappingProxyType(
         "mercury.hosting": (
             *("mercury.errors", "mercury.engine", "mercury.client.overview", "mercury.service", "mercury.settings"),
             *("mercury.storage", "mercury.console"),
+            "mercury.telemetry",
         ),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
@@ -113,6 +116,9 @@ ONLY_IN = MappingProxyType(
         "psycopg": (DATABASES, ()),
         # Mercury runs, and `mercury.testing` is imported, where no pytest is installed.
         "pytest": (("mercury/testing/contract/*",), ()),
+        # The extra `metrics`: loaded where it is used.
+        "prometheus_client": (("mercury/telemetry/prometheus.py",), ()),
+        "opentelemetry": ((), ("mercury/telemetry/otel.py", "mercury/telemetry/tracing.py")),
         "pyspark": ((), ("mercury/reconcile/*",)),
         "jinja2": (("mercury/reconcile/report.py", "mercury/console/rendering.py"), ()),
         "fastapi": (("mercury/service/*", "mercury/console/*"), ("mercury/hosting.py",)),

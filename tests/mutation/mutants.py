@@ -57,8 +57,8 @@ SIMULATED = (
         (
             Change(
                 "mercury.engine.delivery.shared:call_shared",
-                "with tx.savepoint(), context",
-                "with context",
+                "with tx.savepoint(), running",
+                "with running",
             ),
         ),
         test="tests/storage/test_shared_savepoints.py::test_only_the_message_that_fails_is_undone_and_tried_again",

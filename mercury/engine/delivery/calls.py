@@ -161,7 +161,7 @@ def _call_together(
     operation = _operation(context, run, messages[0])
     assert operation is not None
     try:
-        responses = call_together(context, tx, operation, calls)
+        responses = call_together(context, tx, run.record.service, operation, calls)
     except CallFailed as failure:
         text = "the handler of %s has failed for %d messages together, and is called for each alone: %s"
         log.info(text, operation.name, len(calls), failure, extra={"sequence": run.record.sequence})

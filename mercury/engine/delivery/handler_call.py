@@ -230,7 +230,7 @@ class HandlerCall:
     def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
-            with tx.savepoint(), self._context.running_calls.call(self.described):
+            with tx.savepoint(), self._context.running_calls.call(self.described, self._record.service):
                 return operation.call(self.message_context(tx), _payload(tx, self.message))
         except ApplicationFault:
             raise
@@ -331,7 +331,7 @@ class HandlerCall:
         else:
             try:
                 result = _result(tx, message)
-                with tx.savepoint(), self._context.running_calls.call(self.described):
+                with tx.savepoint(), self._context.running_calls.call(self.described, None):
                     callback(self.message_context(tx), result)
                 self.consumed_by = row.callback or ""
             except _Unreadable as error:
@@ -359,7 +359,7 @@ class HandlerCall:
 
 
 def call_together(
-    context: EngineContext, tx: Transaction, operation: Operation, calls: Sequence[HandlerCall]
+    context: EngineContext, tx: Transaction, service: str | None, operation: Operation, calls: Sequence[HandlerCall]
 ) -> Sequence[Payload | None]:
     """Call the handler of an operation once for several messages, in one savepoint. Returns the responses in order.
 
@@ -374,7 +374,7 @@ def call_together(
         return f"the handler of {operation.name} with messages {first.number} to {last.number} of {first.sequence}"
 
     try:
-        with tx.savepoint(), context.running_calls.call(described):
+        with tx.savepoint(), context.running_calls.call(described, service, lambda: len(calls)):
             payloads = [_payload(tx, call.message) for call in calls]
             return handler([call.message_context(tx) for call in calls], payloads)
     except Exception as error:

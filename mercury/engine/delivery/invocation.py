@@ -335,7 +335,7 @@ class InvocationWorker:
             run.lost_bytes = lost_bytes(tx, run)
         run.count_bytes(gone)
         run.note_failure(now, self._context.ids.chance)
-        run.emit(tx, self._context.observers, now)
+        run.emit(tx, self._context, now)
         acknowledge_consumed(tx, self._context, run, passed, now)
         tx.invoker.save_delivered(record, consumed=passed, markers=run.markers)
         consume_requests(tx, run)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 
 from mercury.engine.context import EngineContext
@@ -142,8 +143,12 @@ class DeliveryRun:
 
     # --- events ----------------------------------------------------------------------------------------------------
 
-    def emit(self, tx: Transaction, observers: Observers, now: float) -> None:
+    def emit(self, tx: Transaction, context: EngineContext, now: float) -> None:
         """Emit deliveries and failures after the commit of the transaction that saves them."""
+        observers, measurements = context.observers, context.measurements
+        if measurements is not None and self.calls:
+            received_at = [call.message.received_at for call in self.calls]
+            tx.after_commit(partial(measurements.delivered, self.record.service, received_at))
         if observers.wants(Delivered):
             for call in self.calls:
                 observers.emit(tx, call.delivered(now))

@@ -75,7 +75,8 @@ def call_shared(
         return 0
     made: list[HandlerCall] = []
     try:
-        with tx.savepoint(), context.running_calls.call(lambda: made[-1].described()):
+        running = context.running_calls.call(lambda: made[-1].described(), run.record.service, lambda: len(made))
+        with tx.savepoint(), running:
             for call in chain((first,), planned):
                 made.append(call)
                 size += call.make_shared(tx)

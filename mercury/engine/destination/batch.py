@@ -63,7 +63,7 @@ class Batch:
         self._buffers: dict[str, InvokerRecord | None] = {}
         #: The messages of this side that the arrivals relate to, by MessageID.
         self._related: dict[str, OutboundMessage] = {}
-        self._rows: list[InboundMessage] = []
+        self.rows: list[InboundMessage] = []  #: Put into buffers by this batch.
         self._new_rmds: list[RmdRecord] = []
         self._new_buffers: list[InvokerRecord] = []
         self._new_rms: list[RmsRecord] = []
@@ -259,7 +259,7 @@ class Batch:
     def raise_rmd(self, record: RmdRecord, event: events.RmdInput) -> tuple[effects.RmdEffect, ...]:
         """Let a destination sequence handle an event; passes its end on to its buffer and returns the effects."""
         requested = handle_rmd(self.tx, self.context, record, event, self.now)
-        self._rows += marker_rows(record, requested)
+        self.rows += marker_rows(record, requested)
         if record.machine.tombstone and record not in self._ended:
             self._ended.append(record)
         self.change_rmd(record)
@@ -287,13 +287,13 @@ class Batch:
 
     def add_reply(self, row: InboundMessage) -> None:
         """Put a response that arrived outside any sequence into its buffer."""
-        self._rows.append(row)
+        self.rows.append(row)
         emit_accepted(self.tx, self.context.observers, None, row, self.now)
 
     def add_message(self, record: RmdRecord, row: InboundMessage) -> None:
         """Put a message into the buffer of a locked sequence, whose counters include it already."""
         self.backlog.take(record, row.size)
-        self._rows.append(row)
+        self.rows.append(row)
         emit_accepted(self.tx, self.context.observers, record.service, row, self.now)
 
     def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:
@@ -325,8 +325,8 @@ class Batch:
         for identifier in self._changed_rmds:
             if identifier not in new:
                 save_rmd(self.tx, self.context, self.rmds[identifier])
-        if self._rows:
-            self.tx.invoker.add(self._rows)
+        if self.rows:
+            self.tx.invoker.add(self.rows)
         self.tx.rms.insert(*self._new_rms)
         new_rms = {record.id for record in self._new_rms}
         for rms in self._changed_rms.values():

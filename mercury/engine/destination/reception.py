@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 from mercury.engine import envelopes
@@ -161,6 +162,8 @@ class Reception:
             for exchange in exchanges:
                 handle(batch, exchange)
             batch.save()
+            if self._context.measurements is not None and batch.rows:
+                tx.after_commit(partial(self._context.measurements.accepted, _services(batch)))
             batch.find_responses(exchanges)
             keys = batch.due_keys() if refilled is not None else []
             if refilled is not None and keys:
@@ -318,6 +321,12 @@ class Reception:
 
 def _answer_to(to: EndpointReference, envelope: Envelope, exchange: InboundExchange) -> Outgoing:
     return Outgoing(url=to.url, envelope=envelope, purpose=Purpose.ANSWER, owner=exchange.arrival.owner)
+
+
+def _services(batch: Batch) -> list[str | None]:
+    """The service of each message that a batch has accepted; ``None`` = it is a response."""
+    rmds = batch.rmds
+    return [rmds[row.sequence].service if row.sequence in rmds else None for row in batch.rows if row.action]
 
 
 def _is_at_work(batch: Batch, waiting: PendingResponse) -> bool:

@@ -14,8 +14,10 @@ from mercury.engine.destination.reception import Reception
 from mercury.engine.destination.worker import DestinationWorker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.ids import Ids
+from mercury.engine.measurements import Measurements
 from mercury.engine.message_security import SecurityParties
 from mercury.engine.observers import Observers
+from mercury.engine.running_calls import RunningCalls
 from mercury.engine.runtime.clock import ClockWorker
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.back_channel import in_reply
@@ -44,6 +46,7 @@ class Engine:
 
     :param observers: called with events, after the commit.
     :param security: WS-Security of the messages; ``None`` = no message has or needs it.
+    :param measurements: takes counts and times; ``None`` = nothing is measured.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -56,6 +59,7 @@ class Engine:
         ids: Ids,
         settings: EngineSettings,
         security: SecurityParties | None = None,
+        measurements: Measurements | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         claims = ClaimKeeper(store, ids.new(), settings.lease, monotonic)
@@ -67,9 +71,13 @@ class Engine:
             settings=settings,
             claims=claims,
             security=security or SecurityParties(time.time, ids.new),
+            measurements=measurements,
+            running_calls=RunningCalls(measurements),
         )
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
+        #: Takes the times of exchanges.
+        self.measurements = measurements
         #: The handlers and callbacks that run now.
         self.running_calls = self._context.running_calls
         #: The store's outages, as seen by this process.

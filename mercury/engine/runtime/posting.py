@@ -11,6 +11,7 @@ from typing import Protocol
 from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN, EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
+from mercury.engine.measurements import Measurements
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.sender_pool import Begun, Ended
@@ -34,6 +35,9 @@ class PostingEngine(Protocol):
 
     @property
     def endpoint_errors(self) -> EndpointErrors: ...
+
+    @property
+    def measurements(self) -> Measurements | None: ...
 
     def is_secured_endpoint(self, url: str) -> bool: ...
 
@@ -134,6 +138,9 @@ class Posting:
         for posted in ends:
             begun = posted.about
             assert isinstance(begun, Begun)
+            if self._engine.measurements is not None:
+                destination = "" if begun.outgoing.purpose is Purpose.ANSWER else begun.outgoing.url
+                self._engine.measurements.exchanged(destination, begun.at, _error(posted.result))
             arrival = self._arrival(begun.outgoing, posted.result)
             if arrival is None:
                 over.append(Ended(begun, queued_reply=False))
@@ -220,6 +227,13 @@ class BlockingTransport:
         except Exception as error:
             result = error
         on_end([Posted(post.about, result)])
+
+
+def _error(result: HttpMessage | Exception) -> str:
+    """The name of what went wrong in an exchange; empty = it was answered."""
+    if isinstance(result, Exception):
+        return type(result).__name__
+    return str(result.status) if result.status >= 300 else ""
 
 
 def _unusable_reply(reply: HttpMessage) -> str | None:

@@ -7,6 +7,7 @@ batch does not have leaves alone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 from mercury.engine.context import EngineContext
 from mercury.engine.emission import emit_transmitted
@@ -63,6 +64,10 @@ def count_transmission(
         number = row.number or 0
         request_ack |= flow_control.requests_acknowledgement(machine, policy, number, row.attempts, last=ends)
         emit_transmitted(tx, context.observers, record, row, now)
+    if context.measurements is not None:
+        endpoint, identifier, again = record.channel.endpoint, machine.identifier or "", rows[0].attempts > 1
+        about = (endpoint, identifier, rows[-1].number or 0, len(rows))
+        tx.after_commit(partial(context.measurements.transmitted, *about, again=again))
     return request_ack
 
 

@@ -12,7 +12,9 @@ from mercury.errors import CapabilityError, Conflict, StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
+from mercury.storage.memory import gauges
 from mercury.storage.memory.attachments import MemoryAttachments, names_of
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
@@ -61,6 +63,8 @@ class MemoryTransaction:
         finally:
             self.locks.release()
         if error is None:
+            if self.store.counter is not None:
+                self.store.counter(0)
             for action in self._after_commit:
                 action()
         if topics:
@@ -203,6 +207,7 @@ class MemoryStore:
         self._claims: dict[str, _HeldClaim] = {}
         self._epoch = 0
         self._listeners: list[Callable[[frozenset[Topic]], None]] = []
+        self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._closed = False
 
     def transaction(self) -> MemoryTransaction:
@@ -305,6 +310,15 @@ class MemoryStore:
             for digest in expired:
                 del replay[digest]
             return max(len(idle), len(expired), self.committed.invoker.forget(self.committed.rmd.records, limit))
+
+    def count_commits(self, counter: Callable[[int], None]) -> None:
+        self.counter = counter
+
+    def gauges(self, now: float, most: int = MOST_ROWS) -> Gauges:
+        with self.committed.mutex:
+            held = [each.claim for each in self._claims.values() if each.until > now]
+            holders = [claim.owner for claim in held if claim.resource != READER]
+            return gauges.read(self.committed, holders, most)
 
     @property
     def has_attachments(self) -> bool:

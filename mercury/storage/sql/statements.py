@@ -45,6 +45,10 @@ class StoreParts(Protocol):
     def clock(self) -> Callable[[], float]:
         """Seconds since the epoch."""
 
+    @property
+    def counter(self) -> Callable[[int], None] | None:
+        """Called after each commit with the number of its statements; ``None`` = they are not counted."""
+
     def soon(self, due: float | None, /) -> bool:
         """Whether a worker must be woken for work that is due at this time."""
 
@@ -96,6 +100,8 @@ class Statements:
         self._pending: list[Change] = []
         #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
         self.unnamed: set[str] = set()
+        #: The number of statements so far.
+        self.statements = 0
 
     # --- statements ------------------------------------------------------------------------------------------------
 
@@ -126,6 +132,7 @@ class Statements:
         """Read rows, as committed or as this transaction has changed them. Takes no lock."""
         self.send_pending()
         connection = self._connected()
+        self.statements += 1
         with translated():
             if isinstance(query, Prepared):
                 compiled = self.dialect.compiled(query)
@@ -148,6 +155,7 @@ class Statements:
             return self.read_locked(query, parameters)
         connection, compiled, pending = self._begun(), self.dialect.compiled(query), self._pending
         self._pending = []
+        self.statements += 1
         with translated():
             values = compiled.parameters(parameters)
             assert isinstance(values, dict)
@@ -168,6 +176,7 @@ class Statements:
         if not self._pending:
             return
         (*before, last), self._pending = self._pending, []
+        self.statements += 1
         with translated():
             change(self._begun(), *together(before, last.text, last.parameters))
 
@@ -183,6 +192,7 @@ class Statements:
     def write(self, statement: Executable | Prepared, parameters: Parameters | None = None) -> int:
         """Execute a change; returns how many rows it has changed."""
         connection = self.writing()
+        self.statements += 1
         with translated():
             if isinstance(statement, Prepared):
                 compiled = self.dialect.compiled(statement)
@@ -197,6 +207,7 @@ class Statements:
         :param statement: returns ``attachments_id`` of the deleted rows.
         """
         connection = self.writing()
+        self.statements += 1
         with translated():
             if isinstance(statement, Prepared):
                 compiled = self.dialect.compiled(statement)
@@ -215,6 +226,7 @@ class Statements:
     def insert(self, table: Table, rows: Sequence[Parameters], *, ignore: bool = False) -> None:
         if rows:
             connection = self.writing()
+            self.statements += 1
             with translated():
                 self.dialect.insert(connection, table, rows, ignore=ignore)
 
@@ -235,6 +247,7 @@ class Statements:
     ) -> None:
         """Insert into two tables, with a commit marker."""
         connection = self.writing()
+        self.statements += 1
         with translated():
             self.dialect.insert_both(connection, first, first_rows, second, second_rows, marker)
 
@@ -244,6 +257,7 @@ class Statements:
             self.later(table, *self.dialect.updating(table, key, rows))
         elif rows:
             connection = self.writing()
+            self.statements += 1
             with translated():
                 self.dialect.update(connection, table, key, rows)
 

@@ -12,9 +12,10 @@ from sqlalchemy import URL, Connection, select
 from mercury.errors import StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql import attachments, claims, clocks, retention, work
+from mercury.storage.sql import attachments, claims, clocks, gauges, retention, work
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialect import Dialect
@@ -78,6 +79,7 @@ class SqlStore:
         #: Makes transactions that other databases may take part in; ``None`` = no databases were named.
         self.coordinator: TransactionCoordinator | None = None
         self.commit_markers = CommitMarkers(self.engine, dialect)
+        self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._listeners: list[CommitListener] = []
         #: Listeners for commits of other processes only.
         self._for_others: list[CommitListener] = []
@@ -222,6 +224,14 @@ class SqlStore:
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         with self.reading() as connection:
             return retention.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
+
+    def count_commits(self, counter: Callable[[int], None]) -> None:
+        self.counter = counter
+
+    def gauges(self, now: float, most: int = MOST_ROWS) -> Gauges:
+        with self.reading() as connection:
+            at = self.dialect.now(connection) if self._database_clock else now
+            return gauges.read(self.dialect, connection, at, most)
 
     @property
     def has_attachments(self) -> bool:

@@ -324,6 +324,8 @@ class SqlTransaction(Statements):
 
     def committed(self) -> None:
         """After the commit: announce the topics, and call the actions of `after_commit`."""
+        if self.store.counter is not None:
+            self.store.counter(self.statements)
         for action in self._after_commit:
             action()
         if self.topics or self.topics_elsewhere:

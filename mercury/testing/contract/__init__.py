@@ -17,6 +17,7 @@ TESTS = (
     "dead_letters",
     "deliverable",
     "fetching",
+    "gauges",
     "invoker",
     "invoker_due",
     "lifetimes",

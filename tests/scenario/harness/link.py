@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mercury.client.futures import Futures
 from mercury.client.sender import Sender
 from mercury.storage.api import Transaction
-from mercury.storage.records import Channel
+from mercury.storage.records import Channel, OutboundMessage
 from mercury.testing import CountedIds
 
 from .words import ASK, NOTE, body
@@ -50,6 +50,9 @@ class _Context:
 
     def last_error(self, _url: str) -> str | None:
         return None
+
+    def sending(self, tx: Transaction, message: OutboundMessage) -> None:
+        """No metrics and no traces."""
 
     def has_callback(self, name: str) -> bool:
         return self._node.registry.callback(name) is not None

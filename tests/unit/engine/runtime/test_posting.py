@@ -12,6 +12,7 @@ import pytest
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL
+from mercury.engine.measurements import Measurements
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.posting import LARGE_REPLY, Posting
 from mercury.engine.runtime.transport import Transport
@@ -41,6 +42,7 @@ class Engine:
 
     def __init__(self) -> None:
         self.endpoint_errors = EndpointErrors()
+        self.measurements: Measurements | None = None
         self.secured = False
         self.stored: frozenset[Purpose] = frozenset()
         #: The names of the threads that encoded, and those that handled replies.

@@ -1,0 +1,1 @@
+"""Metrics and traces: what a process counts and measures, the gauges of its store, and their exporters."""

@@ -1,0 +1,1 @@
+"""Every alert rule fires in the condition that it is for."""
