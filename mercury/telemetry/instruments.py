@@ -339,7 +339,7 @@ LETTERS_UNCOUNTED = _gauge(
 UNFINISHED = _gauge(
     "mercury.xa.decisions",
     "{transaction}",
-    "Two-phase commits that are decided and not finished in every database.",
+    "Two-phase commits that are decided and not finished in every database; a decision log elsewhere does not count.",
 )
 UNFINISHED_AGE = _gauge(
     "mercury.xa.decisions.age",

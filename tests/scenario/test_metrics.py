@@ -14,6 +14,7 @@ from mercury.telemetry import instruments as of
 from mercury.telemetry.instruments import Instrument
 from mercury.testing import Pair
 from mercury.testing.pair import Node
+from tests.alerts import read_now
 
 METRICS = MetricsSettings(enabled=True, interval=0.0)
 SETTINGS = Settings(metrics=METRICS, source=SourcePolicy(batch=1))
@@ -46,8 +47,7 @@ def values(node: Node, instrument: Instrument, *labels: str) -> int:
 
 
 def gauge(node: Node, instrument: Instrument) -> dict[tuple[str, ...], float]:
-    assert node.metrics is not None
-    return dict(node.metrics.gauges()[instrument.name])
+    return dict(read_now(node).gauges()[instrument.name])
 
 
 def send(pair: Pair, *texts: str) -> None:
