@@ -9,6 +9,7 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -35,6 +36,9 @@ def serve(
     tls_client_ca: Annotated[
         str | None, typer.Option(help="Accept only peers with a certificate of these authorities (PEM).")
     ] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Processes that serve, on one store in PostgreSQL; each loads the application.")
+    ] = 1,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -49,12 +53,12 @@ def serve(
         # The application loads its settings itself; it may change the folder before that.
         os.environ["MERCURY_CONFIG"] = str(config.absolute())
     set_up_logs(settings.log)
-    app = load_application(target, load_object(target))
+    given = {"server_cert": tls_cert, "server_key": tls_key, "client_ca": tls_client_ca}
+    tls = dataclasses.replace(settings.tls, **{name: file for name, file in given.items() if file is not None})
+    app = load_application(target, load_object(target)) if workers == 1 else None
     # Imported here, so that an unusable target is reported before these slow imports.
     from mercury.service.serving import bind, server_for
 
-    given = {"server_cert": tls_cert, "server_key": tls_key, "client_ca": tls_client_ca}
-    tls = dataclasses.replace(settings.tls, **{name: file for name, file in given.items() if file is not None})
     listening = bind(
         settings.http.host if host is None else host,
         settings.http.port if port is None else port,
@@ -70,8 +74,19 @@ def serve(
             console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
         sys.stdout.flush()
 
-    server = server_for(app, settings.http, print_url, tls)
-    run_until_signal(server, listening)
+    def serve_it(on_started: Callable[[], None]) -> int:
+        served = app if app is not None else load_application(target, load_object(target))
+        run_until_signal(server_for(served, settings.http, on_started, tls), listening)
+        return 0
+
+    if workers == 1:
+        serve_it(print_url)
+        return
+    from mercury.service.worker_processes import WorkerProcesses
+
+    code = WorkerProcesses(workers, listening.socket, serve_it).run(print_url)
+    if code:
+        raise typer.Exit(code)
 
 
 def load_object(target: str) -> Any:

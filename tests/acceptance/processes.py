@@ -163,6 +163,10 @@ class Running:
         self._finish()
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def out(self) -> str:
         return "".join(self._said["out"])
 
@@ -184,6 +188,9 @@ class Running:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        self._process.terminate()
 
     def ends(self, patience: float = PATIENCE) -> Ended:
         """Wait until it has ended by itself."""

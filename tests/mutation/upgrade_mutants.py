@@ -1,4 +1,4 @@
-"""The guards of upgrades, each with the test that must fail when it is removed."""
+"""The guards of upgrades and of processes that share a port, each with the test that must fail when it is removed."""
 
 from __future__ import annotations
 
@@ -60,5 +60,19 @@ UPGRADES = (
         "                return\n",
         "                pass\n",
         f"{TESTS}::test_an_index_that_another_process_creates_is_left_to_it",
+    ),
+    guard(
+        "a process that has ended is replaced",
+        "mercury.service.worker_processes:WorkerProcesses.run",
+        "if not self._ending and (report := self._fork()) is not None:",
+        "if False and (report := self._fork()) is not None:",
+        "tests/acceptance/test_worker_processes.py::test_a_process_that_is_killed_is_replaced",
+    ),
+    guard(
+        "processes end with their parent",
+        "mercury.service.worker_processes:WorkerProcesses._end",
+        "os.kill(pid, signal.SIGTERM)",
+        "pass",
+        "tests/acceptance/test_worker_processes.py::test_a_process_that_is_killed_is_replaced",
     ),
 )
