@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mercury.engine.lateness import WatchSettings
     from mercury.engine.log_settings import LogSettings
     from mercury.engine.metrics_settings import MetricsSettings
+    from mercury.engine.rates import RateSettings
     from mercury.engine.runtime.credentials import CredentialSettings
     from mercury.engine.runtime.peers import Peer, TlsSettings
     from mercury.engine.runtime.retention import RetentionSettings
@@ -130,6 +131,7 @@ _WHERE = {
     "Peer": "mercury.engine.runtime.peers",
     "Protocol": "mercury.statemachine.protocol",
     "ProtocolFault": "mercury.errors",
+    "RateSettings": "mercury.engine.rates",
     "Receipt": "mercury.client.results",
     "Redriven": "mercury.client.dead_letters",
     "RetentionSettings": "mercury.engine.runtime.retention",
@@ -221,6 +223,7 @@ __all__ = [
     "Peer",
     "Protocol",
     "ProtocolFault",
+    "RateSettings",
     "Receipt",
     "Redriven",
     "RetentionSettings",

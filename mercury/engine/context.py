@@ -10,6 +10,7 @@ from mercury.engine.cool_down import RecentRefusals
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.expired import Expired
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
+from mercury.engine.rates import Rates
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.settings import EngineSettings
 from mercury.engine.stored import StoredOfPeers
@@ -61,12 +62,15 @@ class EngineContext:
     expired: Expired = field(init=False)
     #: Encodes the messages of sequences and the acknowledgements.
     prepared: PreparedEnvelopes = field(default_factory=PreparedEnvelopes)
+    #: Limits on messages a second; ``None`` = there are none.
+    rates: Rates | None = field(init=False)
     #: Unacknowledged responses, by owner and by sequence of requests.
     responses: StoredOfPeers = field(init=False)
     #: Dead letters that peers have caused, by owner and by sequence.
     letters: StoredOfPeers = field(init=False)
 
     def __post_init__(self) -> None:
-        most = self.settings.max_sequences
+        most, rates = self.settings.max_sequences, self.settings.rates
+        self.rates = Rates(rates) if rates.endpoints or rates.services else None
         self.responses, self.letters = StoredOfPeers(most), StoredOfPeers(most)
         self.expired = Expired(self.settings.max_ended, self.settings.remember_ended)

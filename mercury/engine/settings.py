@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from mercury.engine.addresses import AddressPolicy
+from mercury.engine.rates import RateSettings
 from mercury.statemachine.bounds import above, at_least
 from mercury.wire.scan import Limits
 
@@ -18,6 +19,8 @@ class EngineSettings:
 
     limits: Limits = field(default_factory=Limits)
     addresses: AddressPolicy = field(default_factory=AddressPolicy)
+    #: Limits on messages a second.
+    rates: RateSettings = field(default_factory=RateSettings)
     #: The most open destination sequences. At the limit, an idle sequence is ended to make room; else the peer with
     #: by far the most sequences loses one to a peer with few; else CreateSequence is refused as busy.
     max_sequences: int = 10_000

@@ -82,7 +82,7 @@ class InvocationWorker:
 
         The remaining buffers are not claimed, and stay due.
         """
-        step = Step()
+        step = Step(due=self._turns.ready_at)
         sequences = self._turns.next(now, self._cool_down)
         more = len(sequences) > 1
         busy, drained, took, began = 0, 0, 0.0, self._context.claims.monotonic()
@@ -125,8 +125,9 @@ class InvocationWorker:
                     self._work(sequence, claim, now, self._repair)
 
     def next_due(self) -> float | None:
-        """When a failed handler call is due again."""
-        return self._context.store.next_due(Topic.INVOKER, self._turns.work_filter)
+        """When a failed handler call is due again, or a limit on a rate lets calls pass."""
+        found, ready = self._context.store.next_due(Topic.INVOKER, self._turns.work_filter), self._turns.ready_at()
+        return found if ready is None or (found is not None and found <= ready) else ready
 
     def _work(self, sequence: str, claim: Claim, now: float, run: _RunOnce | None = None) -> _Done:
         limit, run = self._context.settings.invoke_batch, run or self._run
@@ -290,6 +291,12 @@ class InvocationWorker:
         run = DeliveryRun(record, tx.rmd.read(sequence), self._context.application.policy(record.service), now=now)
         if limit > 1:
             limit = max(limit, self._context.application.largest_batch(record.service))
+        rates = self._context.rates
+        left = None if rates is None else rates.callable(record.service, now)
+        if left is not None:
+            if not left:
+                return None
+            limit = min(limit, left)
         if run.reads_part:
             part = tx.invoker.part(sequence, machine.next, machine.next + limit, RUN_BYTES)
             run.markers, run.rows = part.markers, part.messages
@@ -310,6 +317,8 @@ class InvocationWorker:
         releasable = list(islice(machine.releasable(), limit))
         bodies = run.read(tx, releasable)
         run.messages = [bodies[number] for number in releasable]
+        if rates is not None and run.messages:
+            rates.called(record.service, len(run.messages), now)
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:

@@ -21,10 +21,19 @@ class Turns:
         self._busy: set[str] = set()
         #: The peer that any thread served last.
         self._last = ""
+        #: The services that a limit on their rate held back at the last turn, and until when.
+        self._held: dict[str, float] = {}
 
     @property
     def work_filter(self) -> WorkFilter:
-        return WorkFilter(self._context.claims.owner, self._context.application.services(), self._last)
+        services = self._context.application.services()
+        if self._held:
+            services -= self._held.keys()
+        return WorkFilter(self._context.claims.owner, services, self._last)
+
+    def ready_at(self) -> float | None:
+        """When calls of a service that a limit on its rate has held back may go on; ``None`` = there is none."""
+        return min(self._held.values(), default=None)
 
     def next(self, now: float, cool_down: CoolDown) -> dict[str, str]:
         """The due sequences with their peers, in the order of service: first one of the peer after the last served one.
@@ -33,6 +42,8 @@ class Turns:
         places, so that the others continue.
         """
         limit = self._context.settings.sequence_batch
+        if self._context.rates is not None:
+            self._held = self._context.rates.waiting(now)
         due = self._context.store.due_invoker(now, limit + cool_down.count, self.work_filter)
         ready = {sequence: peer for sequence, peer in due.items() if not cool_down.waits(sequence, now)}
         failed = [sequence for sequence in ready if cool_down.has_failed(sequence)]

@@ -224,7 +224,7 @@ class KeyWork:
 
     def _choose(self, due: list[OutboundMessage]) -> list[OutboundMessage]:
         """Those of the due rows that leave now."""
-        return due
+        return due if self.context.rates is None else self.context.rates.sendable(self.key.endpoint, due, self.now)
 
     def _postpone_in_flight(
         self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]
