@@ -102,14 +102,14 @@ BATCHES = (
     ),
     batch(
         "messages of a batch in flight",
-        "engine.runtime.sender_pool:SenderPool._batches_with",
+        "engine.runtime.in_flight:InFlight._with",
         "each[2] <= slot[2] <= self._batches[each]",
         "False",
         f"{POOL}::test_every_message_of_a_batch_is_under_way_while_the_batch_waits_and_while_it_is_posted",
     ),
     batch(
         "a batch of another sequence in flight",
-        "engine.runtime.sender_pool:SenderPool._batches_with",
+        "engine.runtime.in_flight:InFlight._with",
         "each[:2] == slot[:2]",
         "True",
         f"{POOL}::test_every_message_of_a_batch_is_under_way_while_the_batch_waits_and_while_it_is_posted",

@@ -7,8 +7,101 @@ from tests.mutation.mutant import Change, Mutant
 UNIT = "tests/unit/statemachine/test_room.py"
 STORY = "tests/scenario/test_buffer_remaining.py"
 ENDS = "tests/scenario/test_ends_by_the_destination.py"
+POOL = "tests/unit/engine/runtime/test_sender_pool.py"
+
+LIMIT = "tests/unit/engine/runtime/test_exchange_limit.py"
+
+
+def exchanges(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A rule of how many exchanges a server gets that is removed."""
+    change = Change(f"mercury.engine.runtime.exchange_limit:{symbol}", before, after)
+    return Mutant(f"exchanges with a server: {name}", (change,), test=f"{LIMIT}::{test}")
+
+
+EXCHANGES = (
+    exchanges(
+        "more only if they bring more",
+        "ExchangeLimit._judge",
+        "rate >= self._rate * (GAIN if trial is Trial.MORE else LOSS)",
+        "True",
+        "test_a_server_with_a_dozen_threads_gets_about_a_dozen[0.0]",
+    ),
+    exchanges(
+        "fewer when they bring as much",
+        "ExchangeLimit._judge",
+        "Trial.FEWER if trial is Trial.MORE else Trial.MORE",
+        "Trial.MORE",
+        "test_a_server_with_a_dozen_threads_gets_about_a_dozen[0.0]",
+    ),
+    exchanges(
+        "fewer at once when it has become slow",
+        "ExchangeLimit._judge",
+        "if rate < SLOWED * self._rate:",
+        "if False:",
+        "test_when_a_server_becomes_one_that_more_exchanges_only_delay_it_gets_fewer",
+    ),
+    exchanges(
+        "more only while posts wait",
+        "ExchangeLimit.ended",
+        "if full:",
+        "if True:",
+        "test_it_does_not_grow_while_no_post_waits",
+    ),
+    exchanges(
+        "fewer after a failure",
+        "ExchangeLimit.failed",
+        "min(self.limit, self._settled) // 2",
+        "min(self.limit, self._settled)",
+        "test_a_failure_halves_it_once_for_all_that_were_open_and_not_below_the_least",
+    ),
+    exchanges(
+        "one failure of a server for all that were open",
+        "ExchangeLimit.failed",
+        "if began < self._cut_at:",
+        "if False:",
+        "test_a_failure_halves_it_once_for_all_that_were_open_and_not_below_the_least",
+    ),
+    exchanges(
+        "care after a failure",
+        "ExchangeLimit.failed",
+        "self._rounds = self._pause = CAREFUL",
+        "self._rounds = self._pause = PAUSE",
+        "test_after_a_failure_it_grows_again_but_not_at_once",
+    ),
+    exchanges(
+        "what was found out long ago",
+        "ExchangeLimit.used",
+        "if now - self._ended_at >= FORGOTTEN_AFTER:",
+        "if False:",
+        "test_a_large_limit_is_forgotten_when_the_server_was_not_used_for_long",
+    ),
+    exchanges(
+        "servers that are remembered",
+        "ExchangeLimits.of",
+        "if len(self._servers) > MOST_SERVERS:",
+        "if False:",
+        "test_servers_that_peers_name_are_remembered_up_to_a_limit",
+    ),
+    Mutant(
+        "exchanges with a server: its limit",
+        (
+            Change(
+                "mercury.engine.runtime.sender_pool:SenderPool._has_room",
+                "if server.load >= WHOLE * server.limit.limit:",
+                "if False:",
+            ),
+        ),
+        test=f"{POOL}::test_server_of_which_nothing_is_known_gets_few_and_more_while_that_helps",
+    ),
+    Mutant(
+        "exchanges with a server: a refusal as busy",
+        (Change("mercury.engine.runtime.posting:_is_overloaded", "result.status in OVERLOADED", "False"),),
+        test="tests/unit/engine/runtime/test_posting.py::test_exchange_that_fails_or_is_refused_as_busy_costs_its_server_exchanges[503]",
+    ),
+)
 
 FLOW = (
+    *EXCHANGES,
     Mutant(
         "a source that cannot be told of new room is told that nothing fits",
         (

@@ -69,8 +69,8 @@ WIRE = (
     posting(
         "room of an exchange until its reply is taken",
         "posting:Posting._finish",
-        "for begun in replied[:taken]",
-        "for begun in replied",
+        "over += replied[:taken]",
+        "over += replied",
         "test_posting.py::test_reply_that_the_committer_has_no_room_for_keeps_the_room_of_its_exchange",
     ),
     posting(
@@ -494,8 +494,8 @@ WIRE = (
         "exchange of a message with attachments",
         (
             Change(
-                "mercury.engine.runtime.sender_pool:SenderPool._handed_over",
-                "math.inf if each.outgoing.envelope.parts else now",
+                "mercury.engine.runtime.in_flight:InFlight.begin",
+                "math.inf if outgoing.envelope.parts else now",
                 "now",
             ),
         ),

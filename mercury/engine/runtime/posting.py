@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN, EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.measurements import Measurements
+from mercury.engine.runtime.exchange_limit import ExchangeLimits
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.sender_pool import Begun, Ended
@@ -26,6 +28,9 @@ log = logging.getLogger("mercury.runtime")
 
 #: A longer reply is decoded in a helper thread, so that it delays no other.
 LARGE_REPLY = 32 * 1024
+#: HTTP statuses of servers that get too much, and of proxies before them: Too Many Requests, Bad Gateway, Service
+#: Unavailable, Gateway Timeout.
+OVERLOADED = frozenset({429, 502, 503, 504})
 #: Characters of a peer's Content-Type in the error of an endpoint.
 _TYPE_LENGTH = 80
 
@@ -56,7 +61,7 @@ class Posting:
     Posts, ends of exchanges and replies are handed over in lists. What blocks has helper threads: WS-Security, long
     replies, replies that are noted in the store, and a transport that makes one exchange at a time.
 
-    :param senders: the most parallel exchanges: `SenderPools`.
+    :param senders, limits: the most parallel exchanges, and those with one server: `SenderPools`.
     :param clock: seconds since the epoch.
     :param deliver: passes replies to the committer and returns how many of them it took, the first ones. It waits for
         room if its second argument is true; then it takes fewer only if the runtime is stopping.
@@ -69,6 +74,7 @@ class Posting:
         senders: int,
         clock: Callable[[], float],
         deliver: Callable[[Sequence[Arrival], bool], int],
+        limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
     ) -> None:
         self._engine = engine
         self._errors = engine.endpoint_errors
@@ -81,7 +87,7 @@ class Posting:
         self._mutex = threading.Lock()
         #: The times of the last log lines about unexpected errors: a server may cause any number.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
-        self.pools = SenderPools(senders, self._begin, self._errors.slows)
+        self.pools = SenderPools(senders, self._begin, self._errors.slows, limits=limits)
 
     # --- posts -----------------------------------------------------------------------------------------------------
 
@@ -142,22 +148,23 @@ class Posting:
                 destination = "" if begun.outgoing.purpose is Purpose.ANSWER else begun.outgoing.url
                 self._engine.measurements.exchanged(destination, begun.at, _error(posted.result))
             arrival = self._arrival(begun.outgoing, posted.result)
+            overloaded = _is_overloaded(posted.result)
             if arrival is None:
-                over.append(Ended(begun, queued_reply=False))
+                over.append(Ended(begun, queued_reply=False, overloaded=overloaded))
             else:
                 arrivals.append(arrival)
-                replied.append(begun)
+                replied.append(Ended(begun, queued_reply=True, overloaded=overloaded))
         taken = self._deliver(arrivals, False) if arrivals else 0
-        over += [Ended(begun, queued_reply=True) for begun in replied[:taken]]
+        over += replied[:taken]
         if taken < len(arrivals):
             # These exchanges stay open, which slows the posts down to the committer's speed.
             self._helpers.run(partial(self._deliver_late, arrivals[taken:], replied[taken:]))
         if over:
             self.pools.ended(over)
 
-    def _deliver_late(self, arrivals: Sequence[Arrival], replied: Sequence[Begun]) -> None:
+    def _deliver_late(self, arrivals: Sequence[Arrival], replied: Sequence[Ended]) -> None:
         taken = self._deliver(arrivals, True)
-        self.pools.ended([Ended(begun, queued_reply=number < taken) for number, begun in enumerate(replied)])
+        self.pools.ended([*replied[:taken], *(replace(end, queued_reply=False) for end in replied[taken:])])
 
     def _arrival(self, outgoing: Outgoing, result: HttpMessage | Exception) -> Arrival | None:
         """The envelope in a reply; ``None`` = there is none. Never raises."""
@@ -234,6 +241,11 @@ def _error(result: HttpMessage | Exception) -> str:
     if isinstance(result, Exception):
         return type(result).__name__
     return str(result.status) if result.status >= 300 else ""
+
+
+def _is_overloaded(result: HttpMessage | Exception) -> bool:
+    """Whether an exchange ended in a way that fewer of them at a time may avoid."""
+    return result.status in OVERLOADED if isinstance(result, HttpMessage) else isinstance(result, TransportError)
 
 
 def _unusable_reply(reply: HttpMessage) -> str | None:

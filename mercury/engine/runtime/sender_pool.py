@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -11,14 +10,18 @@ from dataclasses import dataclass
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
+from mercury.engine.runtime.exchange_limit import ExchangeLimits
+from mercury.engine.runtime.in_flight import InFlight
 from mercury.engine.runtime.owner_shares import OwnerShares
-from mercury.engine.runtime.server_queues import Kind, Server, Slot, WaitingAnswers
+from mercury.engine.runtime.server_queues import Kind, Server, WaitingAnswers
 
 log = logging.getLogger("mercury.runtime")
 
 #: The weight of one exchange, and of one that the server may hold open for a response. The latter weighs less: it
-#: mostly waits, and with more of them open more responses share a transaction.
+#: mostly waits, and with more of them open more responses share a transaction. Of the capacity of a pool it takes more
+#: if the pool has many exchanges, so that at most `MOST_OPEN` are open, or as many as the pool has.
 WHOLE, HELD = 4, 1
+MOST_OPEN = 128
 #: A server may use this many times the free capacity: a single server gets 3/4 of the total, two get 3/7 each, and so
 #: on. A server that uses none always gets free capacity. A peer has such a share in half of the capacity, whatever
 #: servers it names (`OwnerShares`).
@@ -28,13 +31,6 @@ SHARE = 3
 FAILING_SHARE = 16
 ALL_IN_TROUBLE = FAILING_SHARE // 2
 TROUBLE_OF_OWNER = 2
-#: Seconds for which a message is not posted again while its exchange is open: it is not lost, but the server is slow or
-#: holds the exchange for the response. Longer than the default time for which a server holds it.
-OPEN_TIMEOUT = 5.0
-#: The same for an acknowledged request: the destination has it, and only its response is awaited. Some destinations
-#: send responses one after the other, and one of them sends none any more after that of a repeated request (LIVE-14).
-#: Longer than the default `http.timeout`, after which the exchange ends by itself.
-ACKNOWLEDGED_TIMEOUT = 60.0
 #: The most answers that wait for one server, and for all servers. A peer can cause any number of answers, to any
 #: address, by small requests: above the limit the oldest answer of the owner with most of them is dropped. It is made
 #: again when the request is repeated.
@@ -48,11 +44,12 @@ class Begun:
     """An exchange that may begin, and what it counts for until it ends."""
 
     outgoing: Outgoing
+    #: Of the capacity of the pool, and of the limit of its server (`WHOLE`, `HELD`).
     weight: int
+    load: int
     #: It began while its endpoint failed.
     failing: bool
-    #: When it began, by the clock; infinite for a message with attachments, which may be sent for longer than the
-    #: limit: it counts as in flight until its exchange ends.
+    #: When it began, by the clock.
     at: float = 0.0
 
 
@@ -63,6 +60,8 @@ class Ended:
     begun: Begun
     #: Its reply has yet to be stored: see `SenderPool.stored`.
     queued_reply: bool
+    #: The server was not reached, or refused the post as too much: it gets fewer exchanges.
+    overloaded: bool = False
 
 
 class SenderPool:
@@ -71,7 +70,8 @@ class SenderPool:
     The posts to one server take turns: those to endpoints that work, those to endpoints whose last exchange failed, and
     answers (`Purpose.ANSWER`). In each of these three kinds the owners take turns, and for each owner the endpoints.
     Posts to one endpoint for one owner keep their order. Failing endpoints and answers have few exchanges, and delay
-    no others. At most `ANSWERS` answers wait for one server.
+    no others. At most `ANSWERS` answers wait for one server. How many exchanges a server has follows what is observed
+    (`ExchangeLimit`).
     Posts of one peer (`Outgoing.owner`) wait for at most `WAITING_SERVERS` servers: a post for a further server is
     dropped, and is due again later.
 
@@ -82,6 +82,7 @@ class SenderPool:
     :param failing: returns whether the last exchange with an `Outgoing.error_name` failed, so that it gets few. The
         result changes only while an exchange with that name is open.
     :param clock: seconds, monotonic.
+    :param limits: makes the limits of the servers; its argument is the most exchanges with one.
     """
 
     def __init__(
@@ -90,8 +91,10 @@ class SenderPool:
         begin: Callable[[Sequence[Begun]], None],
         failing: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
+        limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
     ) -> None:
-        self._count = count
+        self._limits = limits(max(1, SHARE * count // (SHARE + 1)))
+        self._held = min(WHOLE, max(HELD, WHOLE * count // MOST_OPEN))
         self._started = False
         self._begin = begin
         self._is_failing = failing
@@ -102,19 +105,14 @@ class SenderPool:
         self._taken = 0
         self._mutex = threading.Lock()
         self._all_ended = threading.Condition(self._mutex)
-        #: The messages that wait here, or that may begin.
-        self._queued: set[Slot] = set()
-        #: The messages that are being posted, with the begin of their latest exchange.
-        self._open: dict[Slot, float] = {}
-        #: The batches among these messages, with the number of the last message of each.
-        self._batches: dict[Slot, int] = {}
+        self._in_flight = InFlight()
         #: The servers with open exchanges or waiting posts.
         self._servers: dict[str, Server] = {}
         self._answers = WaitingAnswers(ANSWERS, ALL_ANSWERS)
         #: The times of the last log lines about dropped answers.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         self._free = WHOLE * count
-        self._owners = OwnerShares(WHOLE * count, SHARE, self._part(TROUBLE_OF_OWNER))
+        self._owners = OwnerShares(WHOLE * count, SHARE, max(1, count // TROUBLE_OF_OWNER))
 
     def start(self) -> None:
         """Begin what was put until now, and let what follows begin."""
@@ -145,14 +143,14 @@ class SenderPool:
 
     def _put(self, outgoing: Outgoing) -> bool:
         """Add a post. Returns whether to log that an answer was dropped."""
-        name, slot = outgoing.server, outgoing.slot
-        if slot in self._queued or (outgoing.purpose is Purpose.MESSAGE and self._is_open(slot)):
+        name = outgoing.server
+        if self._in_flight.has(outgoing, self._clock):
             return False
         server = self._servers.get(name)
         if server is None:
-            server = self._servers[name] = Server()
+            server = self._servers[name] = Server(self._limits.of(name, self._clock()))
         if not server.waiting and self._has_room(server) and self._may_go(server, outgoing):
-            self._queue(outgoing)
+            self._in_flight.queue(outgoing)
             self._take(server, outgoing)
         elif not self._owners.may_wait(outgoing.owner, name):
             self._tidy(name, server)
@@ -167,24 +165,19 @@ class SenderPool:
         ready, self._ready = self._ready, []
         now = self._clock()
         for each in ready:
-            slot = each.outgoing.slot
-            each.at = self._open[slot] = math.inf if each.outgoing.envelope.parts else now
-            self._queued.discard(slot)
+            each.at = now
+            self._in_flight.begin(each.outgoing, now)
         return ready
 
     def ended(self, ends: Sequence[Ended]) -> None:
         """Report that exchanges have ended. What waits for their room begins."""
         with self._mutex:
+            now = self._clock()
             for end in ends:
                 begun = end.begun
-                slot = begun.outgoing.slot
-                if self._open.get(slot) == begun.at:
-                    if end.queued_reply:
-                        self._open[slot] = min(begun.at, self._clock())
-                    else:
-                        del self._open[slot]
-                        self._forget_batch(slot)
+                self._in_flight.end(begun.outgoing, begun.at, now if end.queued_reply else None)
                 self._give_back(begun)
+                self._learn(end, now)
             if self._started:
                 self._serve_in_turn()
             ready = self._handed_over()
@@ -200,16 +193,14 @@ class SenderPool:
 
         :param acknowledged: it is a request that is acknowledged, which has a longer limit.
         """
-        slot, limit = (Purpose.MESSAGE.value, record_id, number), ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT
         with self._mutex:
-            return any(each in self._queued or self._is_open(each, limit) for each in (slot, *self._batches_with(slot)))
+            return self._in_flight.has_message(record_id, number, self._clock(), acknowledged=acknowledged)
 
     def stored(self, posts: Iterable[Outgoing]) -> None:
         """Report that the replies of exchanges are committed."""
         with self._mutex:
             for outgoing in posts:
-                self._open.pop(outgoing.slot, None)
-                self._forget_batch(outgoing.slot)
+                self._in_flight.stored(outgoing)
 
     def stop(self) -> None:
         """Drop the waiting posts: they are due again after the next start."""
@@ -221,10 +212,10 @@ class SenderPool:
             self._answers.clear()
             self._owners.clear()
             for begun in self._ready:
-                self._queued.discard(begun.outgoing.slot)
+                self._in_flight.drop(begun.outgoing)
                 self._give_back(begun)
             self._ready.clear()
-            self._batches.clear()
+            self._in_flight.forget_batches()
 
     def wait(self, timeout: float) -> int:
         """Wait until all exchanges have ended, or for so many seconds. Returns how many are open."""
@@ -236,25 +227,6 @@ class SenderPool:
     def _begun(self) -> int:
         """The number of open exchanges; what is put after `stop` never begins."""
         return self._taken - len(self._ready)
-
-    def _queue(self, outgoing: Outgoing) -> None:
-        self._queued.add(outgoing.slot)
-        if outgoing.last is not None:
-            self._batches[outgoing.slot] = outgoing.last
-
-    def _batches_with(self, slot: Slot) -> list[Slot]:
-        """The batches that contain the message of a slot."""
-        of_it = [each for each in self._batches if each[:2] == slot[:2]]
-        return [each for each in of_it if each[2] <= slot[2] <= self._batches[each]]
-
-    def _forget_batch(self, slot: Slot) -> None:
-        if slot not in self._queued:
-            self._batches.pop(slot, None)
-
-    def _is_open(self, slot: Slot, limit: float = OPEN_TIMEOUT) -> bool:
-        """Whether the message of a slot is being posted. An acknowledgement never counts: a later one may have more."""
-        began = self._open.get(slot)
-        return began is not None and self._clock() < began + limit
 
     # --- what waits ------------------------------------------------------------------------------------------------
 
@@ -269,7 +241,7 @@ class SenderPool:
                 return self._log_limiter.allow(name, self._clock())
             self._drop_oldest(*dropped)
             self._servers[name] = server
-        self._queue(outgoing)
+        self._in_flight.queue(outgoing)
         self._owners.wait(outgoing.owner, name)
         if answer:
             self._answers.put(server, name, outgoing)
@@ -286,12 +258,16 @@ class SenderPool:
         lost = server.answers.take_of(owner)
         self._answers.remove(server, lost)
         self._owners.wait_no_longer(owner, name)
-        self._queued.discard(lost.slot)
+        self._in_flight.drop(lost)
         self._tidy(name, server)
 
     # --- shares ----------------------------------------------------------------------------------------------------
 
     def _has_room(self, server: Server) -> bool:
+        """Whether a post that waits for a server may begin."""
+        if server.load >= WHOLE * server.limit.limit:
+            server.limit.reached()
+            return False
         return server.in_use < SHARE * self._free
 
     def _owner_has_room(self, owner: str) -> bool:
@@ -299,13 +275,10 @@ class SenderPool:
 
     def _may_try(self, server: Server) -> bool:
         """Whether failing endpoints of a server may have another exchange."""
-        return server.trying < self._part(ALL_IN_TROUBLE)
+        return server.trying < server.part(ALL_IN_TROUBLE)
 
     def _may_answer(self, server: Server, name: str) -> bool:
-        return server.answering < self._part(FAILING_SHARE if self._is_failing(name) else ANSWERING)
-
-    def _part(self, of: int) -> int:
-        return max(1, self._count // of)
+        return server.answering < server.part(FAILING_SHARE if self._is_failing(name) else ANSWERING)
 
     def _may_go(self, server: Server, outgoing: Outgoing) -> bool:
         """Whether a post may be made immediately if no other waits for the server."""
@@ -314,7 +287,7 @@ class SenderPool:
             return False
         if outgoing.purpose is Purpose.ANSWER:
             return self._may_answer(server, name)
-        few = self._may_try(server) and server.endpoints.get(name, 0) < self._part(FAILING_SHARE)
+        few = self._may_try(server) and server.endpoints.get(name, 0) < server.part(FAILING_SHARE)
         return not self._is_failing(name) or (few and self._owners.may_try(outgoing.owner))
 
     def _serve(self, name: str, server: Server) -> None:
@@ -373,7 +346,7 @@ class SenderPool:
                     server.sort(name, failing=True)
                 return server.healthy.take(may)
             case Kind.FAILING_SHARE:
-                few = self._part(FAILING_SHARE)
+                few = server.part(FAILING_SHARE)
                 if not (server.failing and self._may_try(server)):
                     return None
                 return server.failing.take(
@@ -381,7 +354,7 @@ class SenderPool:
                     lambda name: server.endpoints.get(name, 0) < few,
                 )
             case Kind.ANSWER:
-                if server.answering >= self._part(ANSWERING):
+                if server.answering >= server.part(ANSWERING):
                     return None
                 found = server.answers.take(may, lambda name: self._may_answer(server, name))
                 if found is not None:
@@ -391,15 +364,16 @@ class SenderPool:
     def _take(self, server: Server, outgoing: Outgoing) -> None:
         answer, name = outgoing.purpose is Purpose.ANSWER, outgoing.error_name
         failing = not answer and self._is_failing(name)
-        weight = HELD if outgoing.held and not failing else WHOLE
+        weight, load = (self._held, HELD) if outgoing.held and not failing else (WHOLE, WHOLE)
         server.answering += answer
         server.trying += failing
         server.endpoints[name] = server.endpoints.get(name, 0) + 1
         server.in_use += weight
+        server.load += load
         self._owners.take(outgoing.owner, weight, failing=failing)
         self._free -= weight  # may become negative: otherwise a heavy post could wait forever for light ones
         self._taken += 1
-        self._ready.append(Begun(outgoing, weight, failing))
+        self._ready.append(Begun(outgoing, weight, load, failing))
 
     def _give_back(self, begun: Begun) -> None:
         """Return the capacity of an exchange."""
@@ -412,8 +386,17 @@ class SenderPool:
         if not server.endpoints[name]:
             del server.endpoints[name]
         server.in_use -= weight
+        server.load -= begun.load
         self._owners.release(outgoing.owner, weight, failing=failing)
         self._taken -= 1
         self._free += weight
         if not answer:
             server.sort(name, self._is_failing(name))
+
+    def _learn(self, end: Ended, now: float) -> None:
+        """Note for the limit of a server how an exchange has ended. Those of failing endpoints are trials, and few."""
+        outgoing, limit = end.begun.outgoing, self._servers[end.begun.outgoing.server].limit
+        if not end.overloaded:
+            limit.ended(1 if outgoing.last is None else outgoing.last - (outgoing.number or 0) + 1, now)
+        elif not end.begun.failing:
+            limit.failed(end.begun.at, now)

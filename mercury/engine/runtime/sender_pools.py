@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.exchange_limit import ExchangeLimits
 from mercury.engine.runtime.sender_pool import Begun, Ended, SenderPool
 
 T = TypeVar("T")
@@ -28,9 +29,10 @@ class SenderPools:
         begin: Callable[[Sequence[Begun]], None],
         failing: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
+        limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
     ) -> None:
-        self._messages = SenderPool(count, begin, failing, clock)
-        self._others = SenderPool(count, begin, failing, clock)
+        self._messages = SenderPool(count, begin, failing, clock, limits)
+        self._others = SenderPool(count, begin, failing, clock, limits)
 
     def start(self) -> None:
         self._messages.start()

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mercury.engine.exchange import Outgoing
+from mercury.engine.runtime.exchange_limit import ExchangeLimit
 
 Slot = tuple[str, str, int]
 
@@ -105,8 +106,10 @@ class Kind(enum.Enum):
 class Server:
     """The open exchanges with one server, and the posts that wait for it."""
 
-    #: The capacity in use (weights `WHOLE`, `HELD`).
+    limit: ExchangeLimit
+    #: The capacity in use, and the part of the limit in use (`Begun.weight`, `Begun.load`).
     in_use: int = 0
+    load: int = 0
     #: Open exchanges: those of answers; those begun while their endpoint failed; all by endpoint.
     answering: int = 0
     trying: int = 0
@@ -123,6 +126,10 @@ class Server:
     @property
     def waiting(self) -> bool:
         return bool(self.healthy or self.failing or self.answers)
+
+    def part(self, of: int) -> int:
+        """A part of the exchanges of the server, at least one."""
+        return max(1, self.limit.limit // of)
 
     def sort(self, name: str, failing: bool) -> None:
         """Move the posts to an endpoint to the queues of its current kind."""

@@ -61,9 +61,9 @@ class RuntimeSettings:
     #: The most arrivals in one transaction.
     batch: int = 256
     #: The most parallel HTTP exchanges for messages that are sent for the first time; as many, in addition, for
-    #: everything else. One that the server holds open for its response counts a quarter. One server gets 3/4 of them at
-    #: most. One thread runs them all: more of them cost connections, and no threads.
-    senders: int = 32
+    #: everything else. One server gets 3/4 of them at most: it begins with 8, and has more while that makes it faster.
+    #: One thread runs them all: more of them cost connections, and no threads.
+    senders: int = 128
     invokers: int = 4
     #: The time between two queries for work that no wake-up has announced: one statement for all workers.
     poll: float = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,6 +13,7 @@ from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL
 from mercury.engine.measurements import Measurements
+from mercury.engine.runtime.exchange_limit import FIRST, ExchangeLimits
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.posting import LARGE_REPLY, Posting
 from mercury.engine.runtime.transport import Transport
@@ -22,6 +23,7 @@ from mercury.testing.clock import FakeClock
 from mercury.wire.envelope import EMPTY, Envelope, HttpMessage
 from tests.acceptance.processes import eventually
 from tests.patience import patience
+from tests.unit.engine.runtime.test_sender_pool import fixed
 
 URL, OTHER = "http://peer.example/a", "http://other.example/a"
 #: Seconds.
@@ -109,9 +111,12 @@ class Committer:
 
 
 class Office:
-    def __init__(self, transport: Transport | None = None) -> None:
+    def __init__(
+        self, transport: Transport | None = None, limits: Callable[[int], ExchangeLimits] = fixed, senders: int = 8
+    ) -> None:
         self.engine, self.network, self.committer, self.clock = Engine(), Network(), Committer(), FakeClock()
-        self.posting = Posting(self.engine, transport or self.network, 8, self.clock, self.committer.deliver)
+        deliver = self.committer.deliver
+        self.posting = Posting(self.engine, transport or self.network, senders, self.clock, deliver, limits)
         self.posting.pools.start()
 
     def post(self, *posts: Outgoing) -> None:
@@ -191,6 +196,30 @@ def test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval
         assert sum(OTHER in line for line in logged) == 1 + wave
         office.clock.advance(LOG_INTERVAL)
     assert not office.posting.pools.wait(0)
+
+
+@pytest.mark.parametrize(
+    ("result", "next_list"),
+    [
+        (REPLY, FIRST),
+        (replace(REPLY, status=500), FIRST),
+        (replace(REPLY, status=503), FIRST // 2),
+        (replace(REPLY, status=429), FIRST // 2),
+        (TransportError(f"{URL}: no connection"), FIRST // 2),
+    ],
+    ids=["accepted", "fault", "503", "429", "no connection"],
+)
+def test_exchange_that_fails_or_is_refused_as_busy_costs_its_server_exchanges(
+    result: HttpMessage | Exception, next_list: int
+) -> None:
+    office = Office(limits=ExchangeLimits, senders=128)
+    office.post(*(outgoing(number) for number in range(100)))
+    assert [len(posts) for posts in office.network.lists] == [FIRST]
+    office.network.end(result)
+    if isinstance(result, TransportError):
+        assert len(office.network.lists[-1]) == 1, "one is tried"
+        office.network.end()
+    assert len(office.network.lists[-1]) == next_list
 
 
 class OneAtATime:

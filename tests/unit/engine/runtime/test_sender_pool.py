@@ -13,13 +13,13 @@ import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL
+from mercury.engine.runtime.exchange_limit import FIRST, ExchangeLimits
 from mercury.engine.runtime.helper_threads import HelperThreads
+from mercury.engine.runtime.in_flight import ACKNOWLEDGED_TIMEOUT, OPEN_TIMEOUT
 from mercury.engine.runtime.owner_shares import WAITING_SERVERS
 from mercury.engine.runtime.sender_pool import (
-    ACKNOWLEDGED_TIMEOUT,
     ALL_ANSWERS,
     ANSWERS,
-    OPEN_TIMEOUT,
     Begun,
     Ended,
     SenderPool,
@@ -102,14 +102,19 @@ def in_threads(
     return begin
 
 
+def fixed(most: int) -> ExchangeLimits:
+    """Each server may always have as many exchanges as the pool gives to one."""
+    return ExchangeLimits(most, first=most, least=most)
+
+
 def pool(
     count: int,
     exchange: Callable[[Outgoing], bool | None],
     failing: Callable[[str], bool],
     clock: Callable[[], float] = time.monotonic,
 ) -> SenderPool:
-    """A pool whose exchanges each take a thread."""
-    made = SenderPool(count, in_threads(exchange, lambda ends: made.ended(ends)), failing, clock)
+    """A pool whose exchanges each take a thread, and whose limits are `fixed`."""
+    made = SenderPool(count, in_threads(exchange, lambda ends: made.ended(ends)), failing, clock, fixed)
     return made
 
 
@@ -141,16 +146,32 @@ def test_slow_server_leaves_threads_for_the_others() -> None:
         eventually(lambda: network.count(SLOW) == 200, "and so does the slow one in the end")
 
 
+def test_server_of_which_nothing_is_known_gets_few_and_more_while_that_helps() -> None:
+    begun, clock = list[Begun](), Clock()
+    threads = SenderPool(128, begun.extend, lambda _: False, clock)
+    threads.start()
+    threads.put([outgoing(SLOW, number) for number in range(5000)])
+    most = len(begun)
+    assert most == FIRST
+    for _ in range(40):  # the server ends all that are open at once, however many they are
+        ending = begun[:]
+        begun.clear()
+        clock.now += 0.01
+        threads.ended([Ended(each, queued_reply=False) for each in ending])
+        most = max(most, len(begun))
+    assert most == 96
+
+
 def test_failing_server_gets_few_threads_and_its_share_again_when_it_works() -> None:
     network = Network()
     network.failing.add(SLOW)
     with senders(network, 32) as threads:
         for number in range(200):
             threads.put([outgoing(SLOW, number)])
-        eventually(lambda: network.count(SLOW) == 2, "it is tried")
+        eventually(lambda: network.count(SLOW) == 1, "it is tried")
         threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
-        assert network.count(SLOW) == 2
+        assert network.count(SLOW) == 1
         network.failing.clear()
         network.held[SLOW].release()
         eventually(lambda: network.count(SLOW) == 25, "it has its share again")
@@ -212,7 +233,7 @@ def test_a_message_is_not_posted_again_while_its_exchange_is_held_open() -> None
         threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 3, "held for long, it may be lost after all")
         network.held[SLOW].release(3)
-        eventually(lambda: not threads._open, "all exchanges end")
+        eventually(lambda: not threads._in_flight, "all exchanges end")
         threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 4, "an exchange that has ended says nothing about the next")
 
@@ -329,10 +350,10 @@ def test_a_failing_server_gets_no_more_requests_that_would_be_held() -> None:
     with senders(network, 32) as threads:
         for number in range(100):
             threads.put([replace(outgoing(SLOW, number), held=True)])
-        eventually(lambda: network.count(SLOW) == 2, "a sixteenth, as of all others")
+        eventually(lambda: network.count(SLOW) == 1, "a sixteenth, as of all others")
         threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is served")
-        assert network.count(SLOW) == 2
+        assert network.count(SLOW) == 1
 
 
 def test_answers_leave_most_exchanges_of_their_server_to_everything_else() -> None:
@@ -342,14 +363,14 @@ def test_answers_leave_most_exchanges_of_their_server_to_everything_else() -> No
     with senders(network, 8) as threads:
         for number in range(50):
             threads.put([answer(SLOW, number)])
-        eventually(lambda: network.count(SLOW) == 2, "a quarter of all")
+        eventually(lambda: network.count(SLOW) == 1, "a quarter of all")
         for number in range(10):
             threads.put([outgoing(message, number)])
-        eventually(lambda: network.count(message) == 4, "the rest of the server's share is for what is no answer")
+        eventually(lambda: network.count(message) == 5, "the rest of the server's share is for what is no answer")
         threads.put([outgoing(acknowledgement, 0)])
         network.held[message].release(7)
         eventually(lambda: network.count(acknowledgement) == 1, "it is posted before the answers")
-        assert network.count(SLOW) == 2
+        assert network.count(SLOW) == 1
         network.held[message].release(3)
         for _ in range(50):
             network.held[SLOW].release()
@@ -377,10 +398,10 @@ def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_logged_
         eventually(lambda: network.count(OTHER) == 3, "another server gets its answers")
         for _ in range(4 * ANSWERS):
             network.held[SLOW].release()
-        eventually(lambda: len(network.begun) == 3 + 2 + ANSWERS, "two were being posted and the others waited")
+        eventually(lambda: len(network.begun) == 3 + 1 + ANSWERS, "one was being posted and the others waited")
         threads.put([answer(OTHER, 4)])
         eventually(lambda: network.count(OTHER) == 4, "nothing else was left")
-        assert len(network.begun) == 4 + 2 + ANSWERS
+        assert len(network.begun) == 4 + 1 + ANSWERS
 
 
 def test_answers_that_wait_for_all_servers_are_bounded() -> None:
@@ -409,7 +430,7 @@ def test_answers_to_many_paths_of_a_failing_server_get_its_few_threads() -> None
             threads.put([answer(f"{SLOW}/{number}", number)])
         threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "the other one is posted to")
-        assert len(network.begun) == 3
+        assert len(network.begun) == 2
 
 
 def test_failing_endpoint_delays_no_other_one_of_its_server() -> None:
@@ -418,11 +439,11 @@ def test_failing_endpoint_delays_no_other_one_of_its_server() -> None:
     with senders(network, 32) as threads:
         for number in range(200):
             threads.put([outgoing(SLOW, number)])
-        eventually(lambda: network.count(SLOW) == 2, "it is tried")
+        eventually(lambda: network.count(SLOW) == 1, "it is tried")
         for number in range(50):
             threads.put([outgoing(BESIDE, number)])
         eventually(lambda: network.count(BESIDE) == 50, "the other endpoint gets everything")
-        assert network.count(SLOW) == 2
+        assert network.count(SLOW) == 1
 
 
 def test_endpoint_that_begins_to_fail_while_much_waits_for_it_lets_others_of_its_server_pass() -> None:
@@ -444,7 +465,7 @@ def test_endpoint_that_begins_to_fail_while_much_waits_for_it_lets_others_of_its
         assert not threads._servers, "nothing is kept of what is over"
 
 
-def test_failing_endpoints_of_one_server_have_an_eighth_of_all_exchanges_together() -> None:
+def test_failing_endpoints_of_one_server_have_an_eighth_of_its_exchanges_together() -> None:
     network = Network()
     urls = [f"{SLOW}/{number}" for number in range(50)]
     network.failing |= set(urls)
@@ -452,10 +473,10 @@ def test_failing_endpoints_of_one_server_have_an_eighth_of_all_exchanges_togethe
     with senders(network, 32) as threads:
         for url in urls:
             threads.put([outgoing(url, 1)])
-        eventually(lambda: len(network.begun) == 4, "they are tried")
+        eventually(lambda: len(network.begun) == 3, "they are tried")
         threads.put([outgoing(OTHER, 1)])
         eventually(lambda: network.count(OTHER) == 1, "another server is posted to")
-        assert len(network.begun) == 4 + 1
+        assert len(network.begun) == 3 + 1
 
 
 def hanging(network: Network, count: int) -> list[str]:
@@ -610,7 +631,7 @@ def test_answers_get_their_part_while_posts_wait() -> None:
         eventually(lambda: network.count(SLOW) == 6, "posts have the server's share")
         for number in range(5):
             threads.put([answer(BESIDE, number)])
-        for number in range(7, 27):  # one after the other: only two answers have room at once
+        for number in range(7, 57):  # one after the other: only one answer has room at once
             network.held[SLOW].release()
             eventually(partial(network.has_begun, number), "another begins")
         assert network.count(BESIDE) == 5, "answers have their part"
@@ -623,7 +644,7 @@ def test_of_too_many_answers_who_has_most_loses_its_oldest(caplog: pytest.LogCap
     with senders(network, 8) as threads:
         for number in range(3 * ANSWERS):
             threads.put([answer(stranger, number, "stranger")])
-        eventually(lambda: network.count(stranger) == 2, "a quarter of all")
+        eventually(lambda: network.count(stranger) == 1, "a quarter of all")
         for number in range(10):
             threads.put([answer(friend, number, "friend")])
             threads.put([answer(stranger, 3 * ANSWERS + number, "stranger")])
@@ -632,9 +653,9 @@ def test_of_too_many_answers_who_has_most_loses_its_oldest(caplog: pytest.LogCap
         eventually(lambda: network.count(friend) == 10, "all of the friend's are posted, in turns")
         for _ in range(200):
             network.held[SLOW].release()
-        eventually(lambda: len(network.begun) == 2 + ANSWERS, "as many as may wait")
+        eventually(lambda: len(network.begun) == 1 + ANSWERS, "as many as may wait")
         threads.put([answer(stranger, 0, "stranger")])
-        eventually(lambda: len(network.begun) == 3 + ANSWERS, "what was lost may come again")
+        eventually(lambda: len(network.begun) == 2 + ANSWERS, "what was lost may come again")
 
 
 def test_answers_to_another_server_are_posted_though_one_owner_has_all_that_may_wait() -> None:

@@ -12,14 +12,14 @@ import pytest
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.runtime.sender_pools import SenderPools
 from tests.acceptance.processes import PATIENCE, eventually
-from tests.unit.engine.runtime.test_sender_pool import in_threads, outgoing
+from tests.unit.engine.runtime.test_sender_pool import fixed, in_threads, outgoing
 
 SLOW = "http://slow.example/a"
 
 
 def pools(count: int, exchange: Callable[[Outgoing], bool | None]) -> SenderPools:
     """Pools whose exchanges each take a thread."""
-    made = SenderPools(count, in_threads(exchange, lambda ends: made.ended(ends)), lambda _: False)
+    made = SenderPools(count, in_threads(exchange, lambda ends: made.ended(ends)), lambda _: False, limits=fixed)
     return made
 
 
