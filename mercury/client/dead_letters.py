@@ -93,7 +93,7 @@ class DeadLetters:
         :param allow_duplicate: redrive also messages that may have been delivered, or that their sender may send again.
         :raises StorageError: the store failed; a part may be redriven, the others stay dead letters.
         """
-        letters = sorted(self.find(which), key=_order)
+        letters = sorted(self.find(which), key=order)
         done: list[DeadLetter] = []
         refused: list[tuple[DeadLetter, str]] = []
         for start in range(0, len(letters), BATCH):
@@ -110,26 +110,26 @@ class DeadLetters:
         now = self._clock()
         with self._store.transaction() as tx:
             waiting = tx.rms.rows([letter.message_id for letter in letters if letter.message_id])
-            why = {letter.id: _refusal(tx, letter, waiting, allow_duplicate) for letter in letters}
+            why = {letter.id: refusal(tx, letter, waiting, allow_duplicate) for letter in letters}
             accepted = [letter for letter in letters if why[letter.id] is None]
             taken = [letter for letter in accepted if tx.dead_letters.delete(letter.id) is not None]
             for letter in taken:
                 if letter.direction is Direction.OUTBOUND:
                     tx.rms.append(redriven_outbound(letter, now))
                 else:
-                    _deliver(tx, letter, now)
+                    deliver(tx, letter, now)
         refused += ((letter, reason) for letter in letters if (reason := why[letter.id]) is not None)
         done += taken
         for letter in taken:
             log.info("a dead letter is redriven", extra={"message_id": letter.message_id, "key": letter.key})
 
 
-def _order(letter: DeadLetter) -> tuple[float, bool, int]:
+def order(letter: DeadLetter) -> tuple[float, bool, int]:
     """The sort key: messages that were dead-lettered together by number, those without a number last."""
     return letter.dead_at, letter.number is None, letter.number or 0
 
 
-def _refusal(tx: Transaction, letter: DeadLetter, waiting: Collection[str], allow_duplicate: bool) -> str | None:
+def refusal(tx: Transaction, letter: DeadLetter, waiting: Collection[str], allow_duplicate: bool) -> str | None:
     """Why a letter cannot be redriven; ``None`` = it can.
 
     :param waiting: the MessageIDs of the letters whose message waits already.
@@ -157,8 +157,9 @@ def _fetched(tx: Transaction, channel: Channel) -> bool:
     return bool(records) and records[-1].machine.takes_messages
 
 
-def _deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
-    """Put the message into a new buffer, which is deleted with it; its old sequence does not change."""
+def deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
+    """Put the message of an inbound letter into a new buffer, which is deleted with it. Its old sequence does not
+    change."""
     message = redriven_inbound(letter, f"{REDRIVEN}{letter.id}", now)
     machine = InvokerBuffer(
         in_order=True, assurance=DeliveryAssurance.EXACTLY_ONCE, behavior=IncompleteSequenceBehavior.NO_DISCARD

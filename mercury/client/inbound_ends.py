@@ -21,18 +21,23 @@ def end_at_destination(store: StorageManager, identifier: str, end: DestinationE
     :raises StorageError: the store failed.
     """
     with store.transaction() as tx:
-        record = _received(tx, identifier)
-        machine = record.machine
-        if machine.tombstone:
-            raise SequenceEnded(f"the sequence {identifier} has ended")
-        if end is DestinationEnd.CLOSE:
-            if machine.rm is RmVersion.RM10:
-                raise SequenceError("WS-RM 1.0 has no CloseSequence: the sequence can be terminated")
-            if machine.closed:
-                raise SequenceEnded(f"the sequence {identifier} is closed already")
-        machine.end_itself(end, AT_ONCE)
-        record.due = AT_ONCE
-        tx.rmd.save(record)
+        request_end(tx, identifier, end)
+
+
+def request_end(tx: Transaction, identifier: str, end: DestinationEnd) -> None:
+    """`end_at_destination` as a part of a transaction."""
+    record = _received(tx, identifier)
+    machine = record.machine
+    if machine.tombstone:
+        raise SequenceEnded(f"the sequence {identifier} has ended")
+    if end is DestinationEnd.CLOSE:
+        if machine.rm is RmVersion.RM10:
+            raise SequenceError("WS-RM 1.0 has no CloseSequence: the sequence can be terminated")
+        if machine.closed:
+            raise SequenceEnded(f"the sequence {identifier} is closed already")
+    machine.end_itself(end, AT_ONCE)
+    record.due = AT_ONCE
+    tx.rmd.save(record)
 
 
 def _received(tx: Transaction, identifier: str) -> RmdRecord:

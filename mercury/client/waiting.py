@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import Conflict, MercuryError
@@ -14,12 +15,17 @@ from mercury.storage.letters import PARKED, Direction, outbound_letter
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmsRecord
 from mercury.storage.sql.overview import StoreOverview
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.waiting import WaitingFilter, WaitingMessage
 
 log = logging.getLogger("mercury.client")
 
 #: Attempts of a change that conflicts with running processes.
 TRIES = 20
+
+
+#: Is called in the transaction of a change: with the action (``retry``, ``park``) and the id of the message.
+Note: TypeAlias = Callable[[SqlTransaction, str, str], None]
 
 
 class NotPossible(MercuryError):
@@ -41,10 +47,14 @@ class WaitingMessages:
     store and conflicts with a change rolls back and reads again.
 
     :param clock: seconds since the epoch.
+    :param note: is called in the transaction of each change, with the action and the message.
     """
 
-    def __init__(self, store: SqlStore, clock: Callable[[], float], ids: Ids | None = None) -> None:
+    def __init__(
+        self, store: SqlStore, clock: Callable[[], float], ids: Ids | None = None, note: Note | None = None
+    ) -> None:
         self._store = store
+        self._note = note or _no_note
         self._clock = clock
         self._ids = ids or RandomIds()
 
@@ -117,6 +127,7 @@ class WaitingMessages:
             tx.rms.resend(record, [row.number], now)
             record.due = now
             tx.rms.save(record)
+            self._note(tx, "retry", f"out-{row.position}")
         log.info("an operator makes a message due", extra=_about(message))
 
     def _dead_letter(self, store: SqlStore, message: OutboundMessage) -> None:
@@ -135,6 +146,7 @@ class WaitingMessages:
                 if record.rows_wait_until is not None:  # others may have waited for its time
                     record.due = now
                     tx.rms.save(record)
+            self._note(tx, "park", f"out-{row.position}")
         log.warning("an operator parks a message", extra=_about(message))
 
     @staticmethod
@@ -176,8 +188,13 @@ class WaitingMessages:
             if parked is not None:
                 _reserve(record, seen)
             tx.invoker.save_delivered(record, consumed=())
+            self._note(tx, "retry" if parked is None else "park", seen.id)
         text = "an operator makes a message due" if parked is None else "an operator parks a message"
         log.info(text, extra={"sequence": seen.sequence, "number": seen.number, "message_id": seen.message_id})
+
+
+def _no_note(_tx: SqlTransaction, _action: str, _message: str) -> None:
+    """Default: nobody is told."""
 
 
 def _reserve(record: InvokerRecord, seen: WaitingMessage) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from mercury.engine.ids import Ids
 from mercury.engine.lateness import WatchSettings
+from mercury.operations.letter_actions import LetterActions
 from mercury.operations.letters import Letters
+from mercury.operations.message_actions import MessageActions
 from mercury.operations.messages import Messages
 from mercury.operations.nodes import Nodes, node_lines
 from mercury.operations.overview import StoreView, problems
 from mercury.operations.sequences import Sequences
 from mercury.operations.services import Services
+from mercury.operations.steering import SequenceActions, ServiceActions
 from mercury.storage.audit import AuditEntry, AuditFilter
 from mercury.storage.searching import Page, SequenceFilter
 from mercury.storage.sql.reads import depth, operators
@@ -29,7 +33,11 @@ class Operations:
     """
 
     def __init__(
-        self, store: SqlStore, clock: Callable[[], float] = time.time, watch: WatchSettings | None = None
+        self,
+        store: SqlStore,
+        clock: Callable[[], float] = time.time,
+        watch: WatchSettings | None = None,
+        ids: Ids | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -39,6 +47,10 @@ class Operations:
         self.letters = Letters(store, clock)
         self.services = Services(store, clock)
         self.nodes = Nodes(store, clock)
+        self.sequence_actions = SequenceActions(store, clock, ids)
+        self.service_actions = ServiceActions(store, clock)
+        self.message_actions = MessageActions(store, clock, ids)
+        self.letter_actions = LetterActions(store, clock, ids)
 
     def overview(self) -> StoreView:
         """How much waits, and what is wrong now.

@@ -38,6 +38,17 @@ class SequenceLine:
     #: The operator who has suspended it.
     suspended_by: str | None = None
 
+    @property
+    def seen(self) -> str:
+        """What an action checks: ``open``, ``closed``, ``ended`` or ``failed``, and whether it is suspended."""
+        if self.status.failure is not None:
+            phase = "failed"
+        elif self.status.state.name.startswith("ENDED"):
+            phase = "ended"
+        else:
+            phase = "closed" if self.status.closed else "open"
+        return phase if self.suspended_by is None else f"{phase}, suspended by {self.suspended_by}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeSequence:

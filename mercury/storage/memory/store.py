@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from mercury.errors import CapabilityError, Conflict, StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
-from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.claims import SUSPENDED, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
 from mercury.storage.memory import gauges
@@ -334,7 +334,7 @@ class MemoryStore:
             found = committed.rms.advance_overdue(now) + committed.rmd.advance_overdue(now, longest.acknowledgement)
             found += committed.invoker.advance_overdue(now, longest.redelivery)
             for held in self._claims.values():
-                if held.until > now + 2 * longest.lease:
+                if held.until > now + 2 * longest.lease and not held.claim.owner.startswith(SUSPENDED):
                     held.until = now + longest.lease
                     found += 1
         if found:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Table, Update, and_, exists, or_, select, update
 
+from mercury.storage.claims import SUSPENDED
 from mercury.storage.maintenance import SKEW, Pauses
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.schema import CLAIM, INVOKER_BUFFER, RMD_SEQUENCE, RMS_SEQUENCE
@@ -20,11 +21,12 @@ def advance_overdue(connection: Connection, now: float, lease_now: float, longes
     :param lease_now: the time of the clock that leases are measured by.
     """
     rms, rmd, buffer, claim = RMS_SEQUENCE.c, RMD_SEQUENCE.c, INVOKER_BUFFER.c, CLAIM.c
+    suspends = claim.owner.startswith(SUSPENDED, autoescape=True)  # it lasts until an operator ends it
     late: list[tuple[Table, ColumnElement[bool], dict[str, Any]]] = [
         (RMS_SEQUENCE, and_(rms.planned_at > now + SKEW, rms.due > now), {"due": now, "planned_at": now}),
         (RMD_SEQUENCE, and_(rmd.ack_due > now + longest.acknowledgement, rmd.due > now), {"due": now}),
         (INVOKER_BUFFER, buffer.retry_at > now + longest.redelivery, {"retry_at": now}),
-        (CLAIM, claim.until > lease_now + 2 * longest.lease, {"until": lease_now + longest.lease}),
+        (CLAIM, and_(claim.until > lease_now + 2 * longest.lease, ~suspends), {"until": lease_now + longest.lease}),
     ]
     with translated():
         # A query first: it locks nothing, and nearly always finds nothing.

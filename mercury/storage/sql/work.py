@@ -41,6 +41,7 @@ from mercury.storage.sql.schema import (
     INVOKER_BUFFER,
     INVOKER_MESSAGE,
     IS_ABANDONED,
+    PAUSED_SERVICE,
     RMD_SEQUENCE,
     RMS_KEY,
     RMS_MESSAGE,
@@ -165,6 +166,11 @@ def _waits() -> ColumnElement[bool]:
     return exists().where(before.c.sequence == BUFFER.c.follows, unfinished)
 
 
+def _called() -> ColumnElement[bool]:
+    """Whether handlers for BUFFER may be called: an operator has not paused its service."""
+    return or_(BUFFER.c.service.is_(None), BUFFER.c.service.not_in(select(PAUSED_SERVICE.c.service)))
+
+
 def _free(resource: ColumnElement[str], wanted: WorkParameters, *, at: bool) -> ColumnElement[bool]:
     """Whether no other owner has a claim at the parameter ``now``; without ``at``, whether no other owner had the
     last."""
@@ -182,6 +188,7 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
         .where(
             _ready(),
             ~_waits(),
+            _called(),
             _hosted(BUFFER, wanted),
             _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=at),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import func, select
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
 TABLE = DEAD_LETTER
+#: The columns that a list without bodies leaves out.
+LARGE = ("payload", "headers", "to_parameters", "attachments")
+
+
+@dataclass(frozen=True, slots=True)
+class LetterMark:
+    """A dead letter without its contents."""
+
+    position: int
+    id: str
+    dead_at: float
+    number: int | None
+
+    def order(self) -> tuple[float, bool, int]:
+        """The sort key: messages that were dead-lettered together by number, those without a number last."""
+        return self.dead_at, self.number is None, self.number or 0
 
 
 def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int) -> Page[DeadLetter]:
@@ -37,13 +54,26 @@ def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int)
     return Page(found, str(read["last"]) if read["many"] == MOST_ROWS else None)
 
 
+def marks(tx: SqlTransaction, which: LetterFilter, after: int) -> tuple[list[LetterMark], int | None]:
+    """Dead letters without their bodies, of at most `MOST_ROWS` rows; and the position to go on after, if there may be
+    more."""
+    by = TABLE.c.position
+    columns = [column for column in TABLE.c if column.name not in LARGE]
+    window = select(*columns).where(by > after).order_by(by).limit(MOST_ROWS).subquery("read_rows")
+    row = window.c
+    query = select(row.position, row.id, row.dead_at, row.number).where(*conditions(which, window))
+    found = [LetterMark(**each) for each in tx.read(query.order_by(row.position))]
+    (read,) = tx.read(select_any(func.max(row.position).label("last"), func.count().label("many")))
+    return found, read["last"] if read["many"] == MOST_ROWS else None
+
+
 def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGroup]:
     """The oldest `MOST_ROWS` dead letters, grouped by direction, endpoint, reason and certainty; the largest first.
 
     `Page.after` is set if there are dead letters that were not read.
     """
-    slim = [column for column in TABLE.c if column.name not in ("payload", "headers", "to_parameters", "attachments")]
-    window = select(*slim).order_by(TABLE.c.position).limit(MOST_ROWS).subquery("read_rows")
+    columns = [column for column in TABLE.c if column.name not in LARGE]
+    window = select(*columns).order_by(TABLE.c.position).limit(MOST_ROWS).subquery("read_rows")
     alike = (window.c.direction, window.c.endpoint, window.c.reason, window.c.certainty)
     many = func.count().label("letters")
     first, last = func.min(window.c.dead_at).label("first_at"), func.max(window.c.dead_at).label("last_at")

@@ -1,0 +1,57 @@
+"""What all actions of operators have in common: the audit, and the check of what the operator saw."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from mercury.client.waiting import NotPossible
+from mercury.storage.audit import Actor, AuditEntry, TargetKind
+from mercury.storage.sql import steering
+from mercury.storage.sql.transaction import SqlTransaction
+
+__all__ = ["Changed", "NotPossible", "check", "note"]
+
+
+class Changed(NotPossible):
+    """The target is not as the operator saw it; nothing was done."""
+
+
+def check(what: str, expected: str | None, found: str) -> None:
+    """Check that a target is still as the operator saw it.
+
+    :param expected: what the operator saw; ``None`` = no check.
+    :raises Changed: it is another one.
+    """
+    if expected is not None and expected != found:
+        raise Changed(f"{what} was {expected}, and is {found} now: look at it again. Nothing was done")
+
+
+def note(
+    tx: SqlTransaction,
+    clock: Callable[[], float],
+    actor: Actor,
+    action: str,
+    kind: TargetKind,
+    target: str,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+    reason: str = "",
+) -> None:
+    """Add an action to the audit, in the transaction that makes its change.
+
+    :param before: what the action changes, as it was, by name.
+    :param after: the same, as it is now.
+    :param reason: given by the operator.
+    """
+    entry = AuditEntry(
+        at=clock(),
+        actor=actor.name,
+        via=actor.via,
+        action=action,
+        kind=kind,
+        target=target,
+        before=before or {},
+        after=after or {},
+        note=reason,
+    )
+    steering.note(tx, entry)
