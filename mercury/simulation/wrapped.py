@@ -9,6 +9,7 @@ from mercury.storage.api import Capabilities, CommitListener, StorageManager, To
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
+from mercury.storage.nodes import Node
 from mercury.storage.records import SequenceKey
 
 
@@ -100,6 +101,12 @@ class WrappedStore:
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         return self.inner.advance_overdue(now, longest)
+
+    def note_node(self, node: Node) -> None:
+        self.inner.note_node(node)
+
+    def forget_node(self, identifier: str) -> None:
+        self.inner.forget_node(identifier)
 
     def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
         self.inner.listen(listener, others)

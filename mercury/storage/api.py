@@ -31,6 +31,7 @@ from mercury.storage.maintenance import (
     RetentionStore,
     RowAges,
 )
+from mercury.storage.nodes import NodeRegistry
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES
 from mercury.storage.works import Works
@@ -339,7 +340,7 @@ class Transaction(application.Transaction, Works, Protocol):
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and rolls back."""
 
 
-class StorageManager(RetentionStore, GaugeSource, Protocol):
+class StorageManager(RetentionStore, GaugeSource, NodeRegistry, Protocol):
     """A store. Thread-safe."""
 
     @property

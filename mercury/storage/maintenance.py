@@ -172,8 +172,9 @@ class RetentionStore(Protocol):
         """Remove rows that are not needed any more: at most ``limit`` of each kind, each kind in a separate
         transaction.
 
-        These are correlations of messages settled before ``kept_before``, claims without a holder since
-        ``idle_before``, empty buffers without a sequence, and keys without a sequence and without a message.
+        These are correlations of messages settled before ``kept_before``, claims without a holder and nodes that were
+        not seen since ``idle_before``, empty buffers without a sequence, and keys without a sequence and without a
+        message.
 
         :returns: the highest number of rows removed of one kind; if it is ``limit``, there may be more.
         :raises StorageError: the store failed; rows of some kinds may be removed.

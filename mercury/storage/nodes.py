@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,24 @@ class Node:
     seen_at: float
     #: The services that it hosts.
     services: tuple[str, ...] = ()
-    #: What it does: ``sends``, ``serves``, ``coordinates``.
+    #: What it does: ``sends``, ``serves``.
     roles: tuple[str, ...] = ()
     threads: int = 0
     #: Arrivals that wait to be stored.
     queue: int = 0
+
+
+class NodeRegistry(Protocol):
+    """The nodes of a store. Only used if several processes may share the store (`Capabilities.shared`)."""
+
+    def note_node(self, node: Node) -> None:
+        """Store that a process runs, in place of what was stored of it before.
+
+        :raises StorageError: the store failed.
+        """
+
+    def forget_node(self, identifier: str) -> None:
+        """Store that a process does not run any more.
+
+        :raises StorageError: the store failed.
+        """

@@ -191,9 +191,20 @@ class Engine:
         """The longest time between two turns of a worker, in seconds, if `work_due` is called meanwhile."""
         return min(LONGEST_PAUSE, self._context.settings.integrity_interval)
 
+    @property
+    def owner(self) -> str:
+        """The owner of the claims of this process: random, and another one at each start."""
+        return self._context.claims.owner
+
+    def services(self) -> frozenset[str] | None:
+        """The services that this process hosts; ``None`` = all."""
+        return self._context.application.services()
+
     def stop(self) -> None:
-        """Release all claims."""
+        """Release all claims, and say that this process does not run any more."""
         self._context.claims.release_all()
+        if self._context.store.capabilities.shared:
+            self._context.store.forget_node(self.owner)
 
 
 def _ends_by_acceptance(outgoing: Outgoing, reply: HttpMessage) -> bool:

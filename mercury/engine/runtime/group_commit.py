@@ -74,6 +74,11 @@ class ArrivalQueue(Generic[T]):
         """Whether as many arrivals wait as may."""
         return len(self._waiting) >= self._most_waiting
 
+    @property
+    def length(self) -> int:
+        """How many arrivals wait."""
+        return len(self._waiting)
+
     def put(self, arrivals: Sequence[T], timeout: float = 0.0) -> int:
         """Add arrivals, as many as there is room for; returns how many.
 

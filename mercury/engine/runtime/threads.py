@@ -17,6 +17,8 @@ from mercury.engine.runtime.allocator import return_large_blocks
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
+from mercury.engine.runtime.node import INTERVAL as NODE_INTERVAL
+from mercury.engine.runtime.node import NodeWorker
 from mercury.engine.runtime.posting import Posting
 from mercury.engine.runtime.retention import ATTACHMENTS_PAUSE
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
@@ -113,6 +115,9 @@ class Runtime:
         self._held = self._pool(["mercury-held"], HeldWorker(engine, self.held_exchanges))
         if store.capabilities.shared:
             self._all_pools.append(self._held)
+            counts = (lambda: len(self._pool_threads), lambda: self._arrivals.length)
+            node = NodeWorker(store, engine.owner, engine.services, *counts, clock())
+            self._all_pools.append(self._pool(["mercury-node"], node, NODE_INTERVAL))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()
         self._started = False

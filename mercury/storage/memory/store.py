@@ -23,6 +23,7 @@ from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.replay import MemoryReplay
 from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
+from mercury.storage.nodes import Node
 from mercury.storage.records import SequenceKey
 
 if TYPE_CHECKING:
@@ -340,6 +341,12 @@ class MemoryStore:
         if found:
             self.notify(frozenset(Topic))
         return found
+
+    def note_node(self, node: Node) -> None:
+        """Nothing: the process of this store ends with it."""
+
+    def forget_node(self, identifier: str) -> None:
+        """Nothing, likewise."""
 
     # --- the process -----------------------------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from mercury.storage.sql.schema import (
     COMMIT,
     INVOKER_BUFFER,
     INVOKER_MESSAGE,
+    NODE,
     REPLAY,
     RMD_SEQUENCE,
     RMS_KEPT,
@@ -34,6 +35,7 @@ def sweep(connection: Connection, *, kept_before: float, idle_before: float, lim
         _delete(connection, RMS_KEPT, RMS_KEPT.c.message_id, limit, RMS_KEPT.c.settled_at < kept_before),
         _delete(connection, CLAIM, CLAIM.c.resource, limit, CLAIM.c.until < idle_before),
         _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before),
+        _delete(connection, NODE, NODE.c.id, limit, NODE.c.seen_at < idle_before),
         _delete(connection, REPLAY, REPLAY.c.digest, limit, REPLAY.c.expires < idle_before),
         _delete(connection, buffer, buffer.c.sequence, limit, ~sequence, ~waiting),
         # The row is only a lock: it is inserted again when it is needed.

@@ -14,8 +14,9 @@ from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
+from mercury.storage.nodes import Node
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql import attachments, claims, clocks, gauges, retention, work
+from mercury.storage.sql import attachments, claims, clocks, gauges, nodes, retention, work
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialect import Dialect
@@ -247,6 +248,14 @@ class SqlStore:
         if left:
             self._has_attachments = True
         return removed
+
+    def note_node(self, node: Node) -> None:
+        with self.reading() as connection:
+            nodes.note(self.dialect, connection, node)
+
+    def forget_node(self, identifier: str) -> None:
+        with self.reading() as connection:
+            nodes.forget(connection, identifier)
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         with self.reading() as connection:

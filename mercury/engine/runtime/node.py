@@ -1,0 +1,70 @@
+"""Says in the store that this process runs, so that operators see the processes of a store and what they do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+
+from mercury.engine.exchange import Step
+from mercury.storage.nodes import Node, NodeRegistry
+
+#: Seconds between two statements; a node counts as gone after several of them.
+INTERVAL = 15.0
+
+
+class NodeWorker:
+    """Writes the row of this process at the start and at an interval: one statement each time.
+
+    :param identifier: the owner of the claims of this process.
+    :param services: the services that it hosts; ``None`` = all.
+    :param threads: the number of its threads.
+    :param queue: the number of arrivals that wait to be stored.
+    :param started: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        store: NodeRegistry,
+        identifier: str,
+        services: Callable[[], frozenset[str] | None],
+        threads: Callable[[], int],
+        queue: Callable[[], int],
+        started: float,
+    ) -> None:
+        self._store = store
+        self._identifier = identifier
+        self._services = services
+        self._threads = threads
+        self._queue = queue
+        self._started = started
+        self._due = started
+
+    def run_once(self, now: float) -> Step:
+        """Write the row, if it is due.
+
+        :raises StorageError: the store failed; the row stays due.
+        """
+        # Due also when the clock was set back.
+        if now < self._due <= now + INTERVAL:
+            return Step()
+        services = tuple(sorted(self._services() or ()))
+        node = Node(
+            id=self._identifier,
+            host=os.uname().nodename,
+            pid=os.getpid(),
+            version=version("mercury-rm"),
+            started_at=self._started,
+            seen_at=now,
+            services=services,
+            roles=("sends", "serves") if services else ("sends",),
+            threads=self._threads(),
+            queue=self._queue(),
+        )
+        self._store.note_node(node)
+        self._due = now + INTERVAL
+        return Step()
+
+    def next_due(self) -> float | None:
+        """When the next statement is due, in seconds since the epoch."""
+        return self._due
