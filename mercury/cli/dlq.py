@@ -4,61 +4,43 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import enum
-import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from mercury.cli.acting import By, Note, actor
 from mercury.cli.config import ConfigFile
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
+from mercury.cli.letter_selection import (
+    All,
+    EvenIfUnknown,
+    Ids,
+    OfCertainty,
+    OfCorrelation,
+    OfDirection,
+    OfEndpoint,
+    OfKey,
+    OfReason,
+    OlderThan,
+    Side,
+    Yes,
+    confirm,
+    letter_filter,
+)
+from mercury.cli.output import FAILED, Format, Output, console, fail, notes, show, show_table
 from mercury.cli.stores import StoreUrl, used_store
-from mercury.statemachine.effects import Certainty
 
 if TYPE_CHECKING:
     from mercury.client.dead_letters import DeadLetters
-    from mercury.storage.letters import DeadLetter, LetterCount, LetterFilter
+    from mercury.operations.letter_actions import LetterActions, Progress
+    from mercury.storage.letters import DeadLetter, LetterCount
+
+Result = TypeVar("Result")
 
 app = typer.Typer(help="Dead letters: messages of a store that could not be delivered.", no_args_is_help=True)
-
-#: Seconds of the units that a time span may have.
-UNITS = MappingProxyType({"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800})
-
-
-class Side(enum.Enum):
-    """Whether a dead letter was to be sent or was received."""
-
-    OUTBOUND = "outbound"
-    INBOUND = "inbound"
-
-
-Ids = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="Complete identifiers, as `list` prints them.")
-]
-OfDirection = Annotated[Side | None, typer.Option("--direction", help="outbound: sent here; inbound: received here.")]
-OfCertainty = Annotated[
-    Certainty | None,
-    typer.Option("--certainty", help="Whether it is certain that the message was not delivered."),
-]
-OfEndpoint = Annotated[
-    str | None, typer.Option("--endpoint", help="The complete URL it was sent to, or service it was received for.")
-]
-OfKey = Annotated[str | None, typer.Option("--key", help="The complete key it was sent under.")]
-OfCorrelation = Annotated[
-    str | None, typer.Option("--correlation", help="The complete correlation that the application gave.")
-]
-OfReason = Annotated[str | None, typer.Option("--reason", help="A part of the reason, in upper or lower case.")]
-OlderThan = Annotated[
-    str | None,
-    typer.Option("--older-than", metavar="TIME", help="Dead letters older than this: 90s, 30m, 12h, 7d, 4w."),
-]
-All = Annotated[bool, typer.Option("--all", help="All dead letters.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation when more than one is selected.")]
 
 
 @app.command("list")
@@ -82,7 +64,7 @@ def list_letters(
 
     Certainty "not delivered": the other side does not have the message. "unknown": it may have it.
     """
-    which = _filter(None, direction, certainty, endpoint, key, correlation, reason, older_than)
+    which = letter_filter(None, direction, certainty, endpoint, key, correlation, reason, older_than)
     with _letters(store, config) as letters:
         counts = letters.count(which)
         found = [] if count else letters.find(which, limit)
@@ -103,7 +85,7 @@ def show_letter(
     output: Output = Format.TEXT,
 ) -> None:
     """Show all data of one dead letter, with its body."""
-    which = _filter([identifier], None, None, None, None, None, None, None)
+    which = letter_filter([identifier], None, None, None, None, None, None, None)
     with _letters(store, config) as letters:
         found = letters.find(which)
     if not found:
@@ -124,11 +106,10 @@ def redrive(
     reason: OfReason = None,
     older_than: OlderThan = None,
     everything: All = False,
-    allow_duplicate: Annotated[
-        bool,
-        typer.Option("--allow-duplicate", help="Also redrive messages that may arrive twice; see above."),
-    ] = False,
+    allow_duplicate: EvenIfUnknown = False,
     yes: Yes = False,
+    by: By = None,
+    note: Note = "",
     store: StoreUrl = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
@@ -138,32 +119,78 @@ def redrive(
     An outbound message is sent again with its MessageID, after the messages that wait under its key. An inbound request
     is delivered to its service again; no response to it is sent. A process that runs on the store does both.
 
-    A message that may arrive twice is refused unless --allow-duplicate is given: one with certainty "unknown", because
+    A message that may arrive twice is refused unless --even-if-unknown is given: one with certainty "unknown", because
     the other side may have the message; and an inbound request whose sender received a fault for it.
     Exit code 1: a dead letter was refused, or none was found.
     """
-    from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
+    which = letter_filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
+    with _acting(store, config) as (letters, actions):
+        confirm(letters, which, everything, yes, "redrive")
+        done = actions.redrive(
+            which, actor(by), allow_duplicate=allow_duplicate, progress=_progress(output), reason=note
+        )
+    _show_done(output, done, "redriven", "a process that runs on this store sends or delivers them")
 
-    which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
-    with _letters(store, config) as letters:
-        _confirm(letters, which, everything, yes, "redrive")
-        result = letters.redrive(which, allow_duplicate=allow_duplicate)
-    value = {
-        "redriven": [letter.id for letter in result.done],
-        "refused": [{"id": letter.id, "reason": why} for letter, why in result.refused],
-    }
-    show(
-        output,
-        value,
-        lambda: console().print(
-            f"{len(result.done)} redriven: a process that runs on this store sends or delivers them", markup=False
-        ),
-    )
-    for letter, why in result.refused if output is Format.TEXT else ():
-        hint = " (--allow-duplicate)" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
-        notes().print(f"{letter.id} not redriven: {why}{hint}", markup=False)
-    if result.refused or not result.done:
-        raise typer.Exit(FAILED)
+
+@app.command()
+def redirect(
+    to: Annotated[str, typer.Argument(metavar="URL", help="The endpoint that they are sent to.")],
+    ids: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="Only this one; repeatable.")] = None,
+    certainty: OfCertainty = None,
+    endpoint: OfEndpoint = None,
+    key: OfKey = None,
+    correlation: OfCorrelation = None,
+    reason: OfReason = None,
+    older_than: OlderThan = None,
+    everything: All = False,
+    allow_duplicate: EvenIfUnknown = False,
+    yes: Yes = False,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Send outbound dead letters to another endpoint, each under its key and with its MessageID.
+
+    A message that the old endpoint may have is refused unless --even-if-unknown is given. Exit code 1: a dead letter
+    was refused, or none was found.
+    """
+    which = letter_filter(ids, Side.OUTBOUND, certainty, endpoint, key, correlation, reason, older_than)
+    with _acting(store, config) as (letters, actions):
+        confirm(letters, which, everything, yes, "redirect")
+        done = _possible(
+            lambda: actions.redirect(
+                which, to, actor(by), allow_duplicate=allow_duplicate, progress=_progress(output), reason=note
+            )
+        )
+    _show_done(output, done, "redirected", f"a process that runs on this store sends them to {to}")
+
+
+@app.command()
+def edit(
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="The complete identifier, as `list` prints it.")],
+    body: Annotated[str, typer.Option("--body", metavar="XML", help="The new body: one XML element.")],
+    allow_duplicate: EvenIfUnknown = False,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Send a copy of a dead letter with another body, as a new message, in place of the dead letter.
+
+    Exit code 1: there is no such dead letter, or the other side may have the original and --even-if-unknown is not
+    given.
+    """
+    with _acting(store, config) as (_, actions):
+        new = _possible(
+            lambda: actions.send_edited(
+                identifier, body.encode(), actor(by), allow_duplicate=allow_duplicate, reason=note
+            )
+        )
+    text = f"{identifier} is sent as the new message {new}"
+    show(output, {"id": identifier, "message_id": new}, lambda: console().print(text, markup=False))
 
 
 @app.command()
@@ -178,19 +205,63 @@ def discard(
     older_than: OlderThan = None,
     everything: All = False,
     yes: Yes = False,
+    by: By = None,
+    note: Note = "",
     store: StoreUrl = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Delete dead letters for good: by identifier, by filter, or --all of them."""
-    which = _filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
-    with _letters(store, config) as letters:
-        _confirm(letters, which, everything, yes, "discard")
-        count = letters.discard(which)
+    which = letter_filter(ids, direction, certainty, endpoint, key, correlation, reason, older_than)
+    with _acting(store, config) as (letters, actions):
+        confirm(letters, which, everything, yes, "discard")
+        count = actions.discard(which, actor(by), progress=_progress(output), reason=note).done
     show(output, {"discarded": count}, lambda: console().print(f"{count} discarded", markup=False))
 
 
 # --- selection -------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _acting(store: str | None, config: Path | None) -> Iterator[tuple[DeadLetters, LetterActions]]:
+    from mercury.client.dead_letters import DeadLetters
+    from mercury.operations.letter_actions import LetterActions
+
+    with used_store(store, config) as opened:
+        yield DeadLetters(opened, time.time), LetterActions(opened, time.time)
+
+
+def _possible(act: Callable[[], Result]) -> Result:
+    """The result of an action; one that is not possible ends the command."""
+    from mercury.operations.acting import NotPossible
+
+    try:
+        return act()
+    except NotPossible as error:
+        fail(FAILED, str(error))
+
+
+def _progress(output: Format) -> Callable[[Progress], None]:
+    """Prints how far an action on many dead letters is, on a terminal."""
+
+    def print_it(so_far: Progress) -> None:
+        if output is Format.TEXT and sys.stderr.isatty():
+            notes().print(f"{so_far.done} done, {so_far.refused} refused", markup=False)
+
+    return print_it
+
+
+def _show_done(output: Format, done: Progress, what: str, follows: str) -> None:
+    """Print the result of an action on many dead letters; exit code 1 if one was refused, or none was done."""
+    from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
+
+    value = {what: list(done.ids), "refused": [{"id": name, "reason": why} for name, why in done.refusals]}
+    show(output, value, lambda: console().print(f"{done.done} {what}: {follows}", markup=False))
+    for name, why in done.refusals if output is Format.TEXT else ():
+        hint = " (--even-if-unknown)" if why in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
+        notes().print(f"{name} not {what}: {why}{hint}", markup=False)
+    if done.refused or not done.done:
+        raise typer.Exit(FAILED)
 
 
 @contextlib.contextmanager
@@ -199,64 +270,6 @@ def _letters(store: str | None, config: Path | None) -> Iterator[DeadLetters]:
 
     with used_store(store, config) as opened:
         yield DeadLetters(opened, time.time)
-
-
-def _filter(
-    ids: list[str] | None,
-    direction: Side | None,
-    certainty: Certainty | None,
-    endpoint: str | None,
-    key: str | None,
-    correlation: str | None,
-    reason: str | None,
-    older_than: str | None,
-) -> LetterFilter:
-    from mercury.storage.letters import Direction, LetterFilter
-
-    return LetterFilter(
-        ids=frozenset(ids) if ids else None,
-        direction=Direction(direction.value) if direction is not None else None,
-        certainty=certainty,
-        endpoint=endpoint,
-        key=key,
-        correlation=correlation,
-        reason=reason,
-        dead_before=time.time() - _seconds(older_than) if older_than is not None else None,
-    )
-
-
-def _seconds(span: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", span.strip())
-    if found is None:
-        fail(UNUSABLE, f"--older-than: {span!r} is not a time span such as 90s, 30m, 12h, 7d or 4w")
-    return float(found[1]) * UNITS[found[2]]
-
-
-def _confirm(letters: DeadLetters, which: LetterFilter, everything: bool, yes: bool, what: str) -> None:
-    """Check the selection, and ask for confirmation if it has more than one letter.
-
-    :raises typer.Exit: nothing is selected, an identifier is unknown, or the confirmation was refused or is not
-        possible because the input is not a terminal.
-    """
-    from mercury.storage.letters import EVERY_LETTER
-
-    if which == EVERY_LETTER and not everything:
-        fail(UNUSABLE, f"nothing chosen: give identifiers, a filter, or --all to {what} every dead letter")
-    number = sum(each.count for each in letters.count(which))
-    if which.ids is not None and number < len(which.ids):
-        found = {letter.id for letter in letters.find(which)}
-        missing = min(which.ids - found)
-        fail(
-            FAILED, f"{len(which.ids) - number} of these are not dead letters, for example {missing}; nothing was done"
-        )
-    if not number:
-        fail(FAILED, "no dead letter matches")
-    if number == 1 or yes:
-        return
-    if not sys.stdin.isatty():
-        fail(UNUSABLE, f"{number} dead letters are selected: give --yes to {what} them all")
-    if not typer.confirm(f"{what} {number} dead letters?", err=True):
-        fail(FAILED, "nothing was done")
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

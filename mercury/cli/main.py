@@ -9,17 +9,22 @@ import typer
 from rich.markup import escape
 
 from mercury.cli import (
+    audit,
+    check,
+    completion,
     config,
     console,
     db,
     demo,
     dlq,
     messages,
+    nodes,
     pg,
     reconcile,
     send,
     sequences,
     serve,
+    services,
     simulate,
     status,
     tables,
@@ -45,10 +50,15 @@ app.command()(console.console)
 app.command()(status.status)
 app.add_typer(messages.app, name="messages")
 app.add_typer(sequences.app, name="sequences")
+app.add_typer(services.app, name="services")
+app.command()(nodes.nodes)
+app.command()(audit.audit)
+app.add_typer(check.app, name="check")
 app.command()(simulate.simulate)
 app.command()(demo.demo)
 app.command()(reconcile.reconcile)
 app.command()(tables.tables)
+app.command()(completion.completion)
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
 app.add_typer(dlq.app, name="dlq")

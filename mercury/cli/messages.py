@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import enum
 import re
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mercury.cli.acting import By, Note, actor, operations
 from mercury.cli.config import ConfigFile
-from mercury.cli.dlq import Side
+from mercury.cli.letter_selection import Side, seconds
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.cli.stores import StoreUrl, used_store
+from mercury.cli.stores import StoreUrl
 from mercury.texts import ago, ahead, moment
 
 if TYPE_CHECKING:
-    from mercury.client.waiting import WaitingMessages, Whole
+    from mercury.operations.messages import Places, WholeMessage
+    from mercury.operations.operator import Operations
     from mercury.storage.letters import Direction
     from mercury.storage.waiting import WaitingMessage
 
@@ -32,6 +32,15 @@ Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` prints it: out-
 TIMEOUT, POLL_INTERVAL = 5.0, 0.1
 
 
+class State(enum.Enum):
+    """A state of a waiting message."""
+
+    UNSENT = "unsent"
+    UNACKNOWLEDGED = "unacknowledged"
+    UNANSWERED = "unanswered"
+    FAILING = "failing"
+
+
 @app.command("list")
 def list_messages(
     direction: Annotated[
@@ -41,9 +50,18 @@ def list_messages(
         str | None, typer.Option("--endpoint", help="The complete URL it is sent to, or service it was received for.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="The complete key it is sent under.")] = None,
+    sequence: Annotated[str | None, typer.Option("--sequence", help="The complete identifier of its sequence.")] = None,
+    message_id: Annotated[str | None, typer.Option("--message-id", help="The complete MessageID.")] = None,
+    correlation: Annotated[str | None, typer.Option("--correlation", help="The complete correlation.")] = None,
+    state: Annotated[State | None, typer.Option("--state", help="The state that it is in.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="AGE", help="Not older than this: 90s, 2h, 7d.")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="AGE", help="Older than this: 90s, 2h, 7d.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="The largest number of each direction.")] = 100,
     after: Annotated[
-        str | None, typer.Option("--after", metavar="ID", help="Only messages stored after this one.")
+        str | None,
+        typer.Option("--after", metavar="PLACE", help="Go on behind the page before, which named the place."),
     ] = None,
     store: StoreUrl = None,
     config: ConfigFile = None,
@@ -55,26 +73,43 @@ def list_messages(
     `retry`, or make it a dead letter with `park`.
     """
     from mercury.storage.letters import Direction
-    from mercury.storage.waiting import WaitingFilter
+    from mercury.storage.searching import MessageFilter, MessageState
 
     wanted = [Direction(direction.value)] if direction is not None else list(Direction)
-    position = 0
+    place = None
     if after is not None:
-        wanted_by_id, position = _read(after)
-        wanted = [wanted_by_id]
-    if key is not None:
-        wanted = [each for each in wanted if each is Direction.OUTBOUND]
-    which = WaitingFilter(endpoint=endpoint, key=key, after=position)
+        which_side, place = _place(after)
+        wanted = [which_side]
+    now = time.time()
     found: list[WaitingMessage] = []
     more = []
-    with _messages(store, config) as messages:
+    with operations(store, config) as opened:
         for each in wanted:
-            page = messages.find(each, which, limit + 1)
-            found += page[:limit]
-            more += page[limit - 1 : limit] if len(page) > limit else []
+            sent = each is Direction.OUTBOUND
+            which = MessageFilter(
+                message_id=message_id,
+                correlation=correlation,
+                endpoint=endpoint if sent else None,
+                service=None if sent else endpoint,
+                key=key,
+                sequence=sequence,
+                state=None if state is None else MessageState(state.value),
+                since=None if since is None else now - seconds(since, "--since"),
+                until=None if until is None else now - seconds(until, "--until"),
+            )
+            page = opened.messages.page(each, which, place, limit)
+            while not page.items and page.after is not None:
+                page = opened.messages.page(each, which, page.after, limit)
+            found += page.items
+            more += [_place_name(each, page.after)] if page.after is not None else []
+        places = None
+        if message_id is not None or correlation is not None:
+            places = opened.messages.places(message_id=message_id, correlation=correlation)
     show(output, [_summary(each) for each in found], lambda: _show_list(found))
     for last in more:
-        notes().print(f"there are more: --after {last.id}", markup=False)
+        notes().print(f"there are more: --after {last}", markup=False)
+    if places is not None:
+        _note_elsewhere(places)
 
 
 @app.command("show")
@@ -83,17 +118,32 @@ def show_message(
 ) -> None:
     """Show all data of one message, with its body."""
     direction, position = _read(identifier)
-    with _messages(store, config) as messages:
-        found = messages.whole(direction, position)
+    with operations(store, config) as opened:
+        found = opened.messages.one(direction, position)
     if found is None:
         fail(FAILED, f"{identifier} is not waiting, or not any more")
     value = _whole(found)
-    rows = [(name.replace("_", " "), _text(name, each)) for name, each in value.items() if each not in (None, "", [])]
-    show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
+    known = {name: each for name, each in value.items() if each not in (None, "", []) and name != "timeline"}
+    rows = [(name.replace("_", " "), _text(name, each)) for name, each in known.items()]
+    steps = [("" if each.at is None else moment(each.at), each.what, each.by or "") for each in found.timeline]
+
+    def print_text() -> None:
+        show_table(("property", "value"), rows, nothing="")
+        console().print()
+        show_table(("at", "what", "by"), steps, nothing="")
+
+    show(output, value, print_text)
 
 
 @app.command()
-def park(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
+def park(
+    identifier: Id,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
     """Make one message a dead letter, so that the messages after it are no longer blocked.
 
     An inbound message must be the first of its sequence. The process that hosts its service parks it, now or when it
@@ -103,32 +153,62 @@ def park(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, outp
     from mercury.storage.letters import Direction
 
     direction, position = _read(identifier)
-    with _messages(store, config) as messages:
-        _try(messages.park, direction, position)
-        parked = direction is Direction.OUTBOUND or _is_parked_in_time(messages, direction, position)
+    with operations(store, config) as opened:
+        opened.message_actions.park(direction, position, actor(by), reason=note)
+        parked = direction is Direction.OUTBOUND or _is_parked_in_time(opened, direction, position)
     text = "parked: it is a dead letter" if parked else "is parked as soon as a process that hosts its service runs"
     value = {"id": identifier, "parked": parked}
     show(output, value, lambda: console().print(f"{identifier} {text}", markup=False))
 
 
 @app.command()
-def retry(identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT) -> None:
+def retry(
+    identifier: Id,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
     """Make one message due now, before its retry time. A process that runs on the store sends or delivers it."""
     direction, position = _read(identifier)
-    with _messages(store, config) as messages:
-        _try(messages.retry, direction, position)
+    with operations(store, config) as opened:
+        opened.message_actions.retry(direction, position, actor(by), reason=note)
     show(output, {"id": identifier, "due": True}, lambda: console().print(f"{identifier} is due now", markup=False))
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _messages(store: str | None, config: Path | None) -> Iterator[WaitingMessages]:
-    from mercury.client.waiting import WaitingMessages
+def _place(after: str) -> tuple[Direction, str]:
+    """The direction and the place that a page has named.
 
-    with used_store(store, config) as opened:
-        yield WaitingMessages(opened, time.time)
+    :raises typer.Exit: the text is not from a page.
+    """
+    from mercury.storage.letters import Direction
+
+    if re.fullmatch(r"(in|out)-\d{1,18}", after):
+        direction, position = _read(after)
+        return direction, f"0.{position}"
+    side, _, place = after.partition(":")
+    if side not in ("in", "out") or not place:
+        fail(UNUSABLE, f"--after: {after!r} is not a place that a page has named")
+    return Direction.INBOUND if side == "in" else Direction.OUTBOUND, place
+
+
+def _place_name(direction: Direction, after: str) -> str:
+    """The name of a place, for --after: the id of a message, or the place in a sequence."""
+    side = "out" if direction.value == Side.OUTBOUND.value else "in"
+    return f"{side}-{after[2:]}" if after.startswith("0.") else f"{side}:{after}"
+
+
+def _note_elsewhere(places: Places) -> None:
+    """Say where else a searched message is: settled, or dead."""
+    for done in places.settled:
+        text = f"settled: {done.message_id}, correlation {done.correlation}, at {moment(done.settled_at)}"
+        notes().print(text, markup=False)
+    for letter in places.letters:
+        notes().print(f"dead letter: mercury dlq show {letter.id}", markup=False)
 
 
 def _read(identifier: str) -> tuple[Direction, int]:
@@ -144,21 +224,10 @@ def _read(identifier: str) -> tuple[Direction, int]:
     return Direction.INBOUND if found[1] == "in" else Direction.OUTBOUND, int(found[2])
 
 
-def _try(change: Any, direction: Direction, position: int) -> None:
-    from mercury.client.waiting import NotPossible
-
-    try:
-        change(direction, position)
-    except NotPossible as error:
-        fail(FAILED, str(error))
-
-
-def _is_parked_in_time(messages: WaitingMessages, direction: Direction, position: int) -> bool:
+def _is_parked_in_time(opened: Operations, direction: Direction, position: int) -> bool:
     """Whether a running process parks the message within `TIMEOUT`."""
-    from mercury.storage.waiting import WaitingFilter
-
     until = time.monotonic() + TIMEOUT
-    while messages.find(direction, WaitingFilter(position=position), 1):
+    while opened.messages.one(direction, position) is not None:
         if time.monotonic() >= until:
             return False
         time.sleep(POLL_INTERVAL)
@@ -171,7 +240,7 @@ def _summary(message: WaitingMessage) -> dict[str, Any]:
     return {"id": message.id} | value | {"direction": message.direction.value}
 
 
-def _whole(found: Whole) -> dict[str, Any]:
+def _whole(found: WholeMessage) -> dict[str, Any]:
     message = found.message
     return _summary(found.seen) | {
         "relates_to": message.relates_to,
@@ -179,6 +248,7 @@ def _whole(found: Whole) -> dict[str, Any]:
         "damaged": message.damaged,
         "headers": [header.decode(errors="backslashreplace") for header in message.headers],
         "body": message.payload.decode(errors="backslashreplace"),
+        "timeline": [dataclasses.asdict(each) for each in found.timeline],
     }
 
 

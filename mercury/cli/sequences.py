@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
+import enum
 import json
 import time
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mercury.cli.acting import After, By, Limit, Note, actor, operations
 from mercury.cli.config import ConfigFile
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, show, show_table
-from mercury.cli.stores import StoreUrl, store_url, used_store
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
+from mercury.cli.stores import StoreUrl
+from mercury.texts import moment
+
+if TYPE_CHECKING:
+    from mercury.operations.operator import Operations
+    from mercury.operations.sequences import SequenceLine, WholeSequence
 
 app = typer.Typer(help="Sequences of a running process on this machine, or of a store.", no_args_is_help=True)
 
@@ -22,8 +30,13 @@ OfStore = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Read this store instead; no process needs to run.")
 ]
 DEFAULT_AT = "http://127.0.0.1:8000"
-#: The number of sequences that one query reads from a store.
-PAGE = 500
+
+
+class End(enum.Enum):
+    """The end of a sequence that is in the store."""
+
+    SOURCE = "source"
+    DESTINATION = "destination"
 
 
 #: The states of docs/state-machines.md in words.
@@ -62,20 +75,57 @@ def list_sequences(
     active: Annotated[
         bool, typer.Option("--active", "-a", help="Only sequences that are open or have messages that wait.")
     ] = False,
+    stuck: Annotated[
+        bool, typer.Option("--stuck", help="Of a --store: only those that an operator has to look at.")
+    ] = False,
+    side: Annotated[
+        End | None, typer.Option("--side", help="Of a --store: only sources, or only destinations.")
+    ] = None,
+    endpoint: Annotated[
+        str | None, typer.Option("--endpoint", help="Of a --store: only of this endpoint, or this service.")
+    ] = None,
+    key_prefix: Annotated[
+        str | None, typer.Option("--key-prefix", help="Of a --store: only sources whose key begins like this.")
+    ] = None,
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Of a --store: only in this state, for example SENDING.")
+    ] = None,
+    limit: Limit = 100,
+    after: After = None,
     output: Output = Format.TEXT,
 ) -> None:
     """List the sequences of a running process, or of a --store, on both sides: sources send, destinations receive.
 
     "numbers" are the message numbers that are acknowledged (source) or received (destination). "waiting" is the number
     of messages that are not acknowledged or not answered (source), or not handled yet (destination). Sequences that
-    have ended are listed for a day.
+    have ended are listed for a day. The list of a --store comes in pages, and says what each sequence waits for.
     """
-    found = _ask(at) if store is None else _read(store, active=active)
-    if active:
-        found = [each for each in found if _is_active(each)]
+    if store is None:
+        found = _ask(at)
+        following = None
+        if active:
+            found = [each for each in found if _is_active(each)]
+    else:
+        from mercury.storage.searching import SequenceFilter
+
+        which = SequenceFilter(
+            source=None if side is None else side is End.SOURCE,
+            states=frozenset(each.upper() for each in state or ()),
+            endpoint=endpoint,
+            key_prefix=key_prefix,
+            active=active,
+            stuck=stuck,
+        )
+        with operations(store, None) as opened:
+            page = opened.sequences.page(which, after, limit)
+            while not page.items and page.after is not None:
+                page = opened.sequences.page(which, page.after, limit)
+        found, following = [_line(each) for each in page.items], page.after
     headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "error")
     rows = [_row(each, wide) for each in found]
     show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
+    if following is not None:
+        notes().print(f"there are more: --after {following}", markup=False)
 
 
 @app.command("show")
@@ -85,59 +135,188 @@ def show_sequence(
     store: OfStore = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show all data of one sequence."""
-    every = _ask(at) if store is None else _read(store, active=False)
-    where = f"at {at}" if store is None else "of this store"
-    one = _one(every, identifier, "sequence", where)
-    show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+    """Show all data of one sequence. Of a --store also: what it waits for, the other direction, the process that works
+    on it, and what has happened."""
+    if store is None:
+        one = _one(_ask(at), identifier, "sequence", f"at {at}")
+        show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+        return
+    with operations(store, None) as opened:
+        whole = opened.sequences.one(_name(opened, identifier))
+    if whole is None:
+        fail(FAILED, f"no sequence of this store has the identifier {identifier}")
+    value = _whole(whole)
+    show(output, value, lambda: _show_whole(whole))
 
 
-Received = Annotated[
-    str, typer.Argument(metavar="ID", help="The identifier of a received sequence, or a part that no other one has.")
+Named = Annotated[
+    str, typer.Argument(metavar="ID", help="The identifier of a sequence, or a part that no other one has.")
 ]
+
+
+@app.command("suspend")
+def suspend_sequence(
+    identifier: Named,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Let no process work on a sequence until `resume`, also after restarts.
+
+    A source sends nothing under its key; a destination delivers nothing. Messages are still taken from the application,
+    received and acknowledged. Exit code 1: it is suspended already, or its messages leave when a client fetches them.
+    """
+    with operations(store, config) as opened:
+        name = _name(opened, identifier)
+        opened.sequence_actions.suspend(name, actor(by), reason=note)
+    show(output, {"identifier": name, "suspended": True}, lambda: console().print(f"{name} is suspended", markup=False))
+
+
+@app.command("resume")
+def resume_sequence(
+    identifier: Named,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """End the suspension of a sequence."""
+    with operations(store, config) as opened:
+        name = _name(opened, identifier)
+        opened.sequence_actions.resume(name, actor(by), reason=note)
+    show(output, {"identifier": name, "suspended": False}, lambda: console().print(f"{name} is resumed", markup=False))
 
 
 @app.command("close")
 def close_sequence(
-    identifier: Received, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT
+    identifier: Named,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
 ) -> None:
-    """Close a received sequence: it takes no new message, and what it has received is delivered.
+    """Close a sequence: it takes no new message, and the rest is sent or delivered.
 
-    A process that runs on the store sends CloseSequence to the source, with the final acknowledgement. The source may
-    send the rest in another sequence. Exit code 1: there is no such open sequence, or it is of WS-RM 1.0, which has no
-    CloseSequence. .NET takes it for an error of the sequence.
+    Received: a process that runs on the store sends CloseSequence to the source, with the final acknowledgement. The
+    source may send the rest in another sequence. Exit code 1: there is no such open sequence, or it is of WS-RM 1.0,
+    which has no CloseSequence. .NET takes it for an error of the sequence.
+    Sent: it ends when everything is acknowledged. Later messages of its key go to a successor.
     """
-    _end(identifier, "close", store, config, output)
+    _end(identifier, "close", by, note, store, config, output)
 
 
 @app.command("terminate")
 def terminate_sequence(
-    identifier: Received, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT
+    identifier: Named,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
 ) -> None:
-    """Terminate a received sequence: it ends, and messages behind a gap are delivered or not by its
-    IncompleteSequenceBehavior.
+    """Terminate a sequence now.
 
-    A process that runs on the store sends TerminateSequence to the source, with the final acknowledgement. The source
-    may send what is not acknowledged in another sequence. Exit code 1: there is no such open sequence.
+    Received: messages behind a gap are delivered or not by its IncompleteSequenceBehavior. A process that runs on the
+    store sends TerminateSequence to the source, with the final acknowledgement. The source may send what is not
+    acknowledged in another sequence. Exit code 1: there is no such open sequence.
+    Sent: messages that are not acknowledged become dead letters.
     """
-    _end(identifier, "terminate", store, config, output)
+    _end(identifier, "terminate", by, note, store, config, output)
 
 
-def _end(identifier: str, end: str, store: str | None, config: Path | None, output: Format) -> None:
-    from mercury.client.inbound_ends import end_at_destination
-    from mercury.errors import SequenceError
-    from mercury.statemachine.events import DestinationEnd
+@app.command("restart")
+def restart_sequence(
+    identifier: Named,
+    even_if_unknown: Annotated[
+        bool, typer.Option("--even-if-unknown", help="Send messages again that the other side may have.")
+    ] = False,
+    park_unknown: Annotated[
+        bool, typer.Option("--park-unknown", help="Make dead letters of messages that the other side may have.")
+    ] = False,
+    by: By = None,
+    note: Note = "",
+    store: StoreUrl = None,
+    config: ConfigFile = None,
+    output: Output = Format.TEXT,
+) -> None:
+    """Give a source sequence up, and send the rest in a successor, in order.
 
-    url = store_url(store, config)
-    received = [each for each in _read(url, active=False) if each["side"] == "destination"]
-    found = _one(received, identifier, "received sequence", "of this store")["identifier"]
-    with used_store(url, None) as opened:
-        try:
-            end_at_destination(opened, found, DestinationEnd(end))
-        except SequenceError as error:
-            fail(FAILED, str(error))
-    text = f"{found}: a process that runs on this store will {end} it"
-    show(output, {"identifier": found, "end": end}, lambda: console().print(text, markup=False))
+    Messages that were sent and are not acknowledged are in doubt: with some, the command does nothing unless
+    --even-if-unknown (they may take effect twice) or --park-unknown is given. Exit code 1: nothing was done.
+    """
+    from mercury.operations.restarting import InDoubt
+
+    if even_if_unknown and park_unknown:
+        fail(UNUSABLE, "--even-if-unknown and --park-unknown exclude each other")
+    choice = InDoubt.RESEND if even_if_unknown else InDoubt.PARK if park_unknown else InDoubt.REFUSE
+    with operations(store, config) as opened:
+        name = _name(opened, identifier)
+        done = opened.sequence_actions.restart(name, actor(by), in_doubt=choice, reason=note)
+    value = {"identifier": name, "moved": done.moved, "in_doubt": done.doubtful, "in_doubt_messages": choice.value}
+    text = f"{name} is given up: a process that runs on this store sends the rest in a successor"
+    show(output, value, lambda: console().print(text, markup=False))
+
+
+def _end(
+    identifier: str, end: str, by: str | None, note: str, store: str | None, config: Path | None, output: Format
+) -> None:
+    with operations(store, config) as opened:
+        name = _name(opened, identifier)
+        act = opened.sequence_actions.close if end == "close" else opened.sequence_actions.terminate
+        act(name, actor(by), reason=note)
+    text = f"{name}: a process that runs on this store will {end} it"
+    show(output, {"identifier": name, "end": end}, lambda: console().print(text, markup=False))
+
+
+def _name(opened: Operations, part: str) -> str:
+    """The identifier of the sequence of a store with this text in it; otherwise the command fails."""
+    found = opened.sequences.find(part, 3)
+    if part in found:
+        return part
+    if not found:
+        fail(FAILED, f"no sequence of this store has the identifier {part}")
+    if len(set(found)) > 1:
+        fail(UNUSABLE, f"several sequences of this store have {part} in their identifier; give a longer part")
+    return found[0]
+
+
+def _line(line: SequenceLine) -> dict[str, Any]:
+    return line.status.as_dict() | {
+        "identifier": line.id,
+        "waiting": line.waiting.value,
+        "waiting_more": line.waiting.more,
+        "why": line.why,
+        "stuck": line.stuck,
+        "suspended_by": line.suspended_by,
+    }
+
+
+def _whole(whole: WholeSequence) -> dict[str, Any]:
+    holder = whole.holder
+    return _line(whole.line) | {
+        "gaps": whole.gaps,
+        "unsent": whole.unsent.value,
+        "pair": whole.pair.id if whole.pair is not None else None,
+        "worked_on_by": holder.owner if holder is not None else None,
+        "host": whole.node.host if whole.node is not None else None,
+        "pid": whole.node.pid if whole.node is not None else None,
+        "epoch": holder.epoch if holder is not None else None,
+        "timeline": [dataclasses.asdict(each) for each in whole.timeline],
+    }
+
+
+def _show_whole(whole: WholeSequence) -> None:
+    value = _whole(whole)
+    timeline = value.pop("timeline")
+    value["gaps"] = ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in whole.gaps) or "none"
+    show_table(("property", "value"), _properties(value), nothing="")
+    console().print()
+    rows = [("" if each["at"] is None else moment(each["at"]), each["what"], each["by"] or "") for each in timeline]
+    show_table(("at", "what", "by"), rows, nothing="")
 
 
 def _one(every: list[dict[str, Any]], identifier: str, what: str, where: str) -> dict[str, Any]:
@@ -149,34 +328,6 @@ def _one(every: list[dict[str, Any]], identifier: str, what: str, where: str) ->
     if len(exact) > 1:
         fail(UNUSABLE, f"{len(exact)} {what}s {where} have {identifier} in their identifier; give a longer part")
     return exact[0]
-
-
-def _read(store: str, *, active: bool) -> list[dict[str, Any]]:
-    """The sequences of a store, page by page."""
-    from mercury.engine.status import destination_in_store, status_of
-    from mercury.storage.administration import open_used_store
-    from mercury.storage.sql.overview import StoreOverview
-
-    found: list[dict[str, Any]] = []
-    opened = open_used_store(store)
-    try:
-        position, identifier = 0, ""
-        while True:
-            with opened.transaction() as tx:
-                sources = StoreOverview(tx).sources(position, PAGE, active=active)
-            found += [status_of(each.record, each.waiting).as_dict() for _, each in sources]
-            if len(sources) < PAGE:
-                break
-            position = sources[-1][0]
-        while True:
-            with opened.transaction() as tx:
-                destinations = StoreOverview(tx).destinations(identifier, PAGE, active=active)
-            found += [destination_in_store(each).as_dict() for each in destinations]
-            if len(destinations) < PAGE:
-                return found
-            identifier = destinations[-1].record.identifier
-    finally:
-        opened.close()
 
 
 def _is_active(status: dict[str, Any]) -> bool:

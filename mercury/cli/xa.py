@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from mercury.cli.acting import By, Note, actor
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, show, show_table
 from mercury.cli.stores import StoreUrl, used_store
@@ -108,6 +110,8 @@ def resolve(
     force: Annotated[
         bool, typer.Option("--force", help="Commit without a decision to commit: parts of the transaction may be lost.")
     ] = False,
+    by: By = None,
+    note: Note = "",
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -119,10 +123,10 @@ def resolve(
         fail(UNUSABLE, f"{verdict!r} is neither commit nor rollback")
     wanted = read_gtrid(gtrid)
     with _coordinator(store, resource, decision_log, config) as coordinator:
-        from mercury.storage.xa.operator import Operator
+        from mercury.operations.transactions import resolve as resolve_audited
 
         decided = Verdict.COMMIT if verdict == "commit" else Verdict.ABORT
-        finished = Operator(coordinator).resolve(wanted, decided, force=force)
+        finished = resolve_audited(coordinator, wanted, decided, actor(by), time.time, force=force, reason=note)
     value = {"gtrid": str(wanted), "decision": decided.value, "finished": finished}
     done = "committed" if decided is Verdict.COMMIT else "rolled back"
     text = "\n".join(f"{done}: {gid}" for gid in finished) or f"no branch was left to be {done}"

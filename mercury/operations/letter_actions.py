@@ -18,9 +18,10 @@ from mercury.storage.records import Role, SequenceKey
 from mercury.storage.sql.reads import letters
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.wire.payload import check_payload
 
-#: The most refusals that a result lists.
-MOST_REFUSED = 1000
+#: The most letters, and the most refusals, that a result lists.
+MOST_LISTED = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,8 @@ class Progress:
     """How far an action on many dead letters is, and at its end its result."""
 
     done: int = 0
+    #: The identifiers of the first of them.
+    ids: tuple[str, ...] = ()
     refused: int = 0
     #: The first refused ones, each with the reason; they stay dead letters.
     refusals: tuple[tuple[str, str], ...] = ()
@@ -119,7 +122,9 @@ class LetterActions:
         :param allow_duplicate: also if the other side may have the original.
         :returns: the new MessageID.
         :raises NotPossible: there is no such dead letter, or it cannot be sent.
+        :raises PayloadError: the payload is no such XML.
         """
+        checked = check_payload(payload)
         with self._store.transaction() as tx:
             found = tx.dead_letters.find(LetterFilter(ids=frozenset([identifier])), 1)
             if not found:
@@ -128,11 +133,13 @@ class LetterActions:
             why = self._refusal(tx, letter, allow_duplicate)
             if why is None and letter.attachments is not None:
                 why = "its attachments belong to the original"
-            new = replace(letter, message_id=self._ids.new(), payload=payload)
+            new = replace(letter, message_id=self._ids.new(), payload=checked.xml)
+            if letter.direction is Direction.INBOUND:
+                new = replace(new, element=checked.name)
             why = why or self._again(tx, new)
             if why is not None:
                 raise NotPossible(why)
-            after = {"message_id": new.message_id, "payload": _digest(payload)}
+            after = {"message_id": new.message_id, "payload": _digest(checked.xml)}
             self._note(tx, actor, "edit", letter, after, reason, before={"payload": _digest(letter.payload)})
         return str(new.message_id)
 
@@ -162,8 +169,9 @@ class LetterActions:
             refused = [(name, why) for name, why in results if why is not None]
             so_far = Progress(
                 done=so_far.done + len(results) - len(refused),
+                ids=(*so_far.ids, *(name for name, why in results if why is None))[:MOST_LISTED],
                 refused=so_far.refused + len(refused),
-                refusals=(*so_far.refusals, *refused)[:MOST_REFUSED],
+                refusals=(*so_far.refusals, *refused)[:MOST_LISTED],
             )
             if progress is not None:
                 progress(so_far)

@@ -260,7 +260,7 @@ def test_sequence_that_is_not_received_in_the_store_is_not_ended(command: str, t
     with Pair(server_store=url):
         ended = mercury("sequences", command, "urn:nothing", "--store", url)
     assert (ended.code, ended.out) == (1, "")
-    assert "no received sequence" in ended.err
+    assert "no sequence of this store" in ended.err
 
 
 def test_program_ends_a_received_sequence() -> None:

@@ -48,7 +48,8 @@ ALLOWED = MappingProxyType(
         ),
         # For operators: the command line, the console and the facade call it.
         "mercury.operations": (
-            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.engine", "mercury.client"),
+            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+            "mercury.client",
         ),
         "mercury.reconcile": ("mercury.errors", "mercury.storage"),
         # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.

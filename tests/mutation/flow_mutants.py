@@ -223,7 +223,7 @@ FLOW = (
         "CloseSequence in WS-RM 1.0",
         (
             Change(
-                "mercury.client.inbound_ends:end_at_destination",
+                "mercury.client.inbound_ends:request_end",
                 "if machine.rm is RmVersion.RM10:",
                 "if False:",
             ),

@@ -8,6 +8,7 @@ from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
 from tests.mutation.life_mutants import LIFE
 from tests.mutation.mutant import Change, Mutant
+from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.storage_mutants import STORAGE
 from tests.mutation.upgrade_mutants import UPGRADES
@@ -540,6 +541,7 @@ TESTED = (
         "::test_mercury_gets_its_responses_in_order_however_many_answers_to_create_sequence_are_lost",
     ),
     *ACCESS,
+    *OPERATIONS,
     *FLOW,
     *LIFE,
     *DIRECT,

@@ -74,7 +74,7 @@ def test_some_are_redriven_and_the_others_have_a_reason(url: str, command: Comma
     ended = command("dlq", "redrive", "--all", "--yes", "--store", url)
     assert ended.code == 1
     assert ended.out == "2 redriven: a process that runs on this store sends or delivers them\n"
-    assert ended.err == f"c not redriven: {MAY_HAVE_ARRIVED} (--allow-duplicate)\n"
+    assert ended.err == f"c not redriven: {MAY_HAVE_ARRIVED} (--even-if-unknown)\n"
     assert left(url) == ["c"]
     ended = command("dlq", "redrive", "c", "--allow-duplicate", "--store", url, "-o", "json")
     assert (ended.code, ended.value) == (0, {"redriven": ["c"], "refused": []})

@@ -1,0 +1,58 @@
+"""Guards of the operator's layer."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+ACTIONS, READS = "tests/storage/test_operator_actions.py", "tests/storage/test_operator_reads.py"
+
+
+def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A mutant that one test finds."""
+    return Mutant(name=name, changes=(Change(symbol, before, after),), test=test)
+
+
+OPERATIONS = (
+    guard(
+        "a suspension takes the work away",
+        "mercury.storage.sql.steering:suspend",
+        '"epoch": CLAIM.c.epoch + 1',
+        '"epoch": CLAIM.c.epoch',
+        f"{ACTIONS}::test_a_suspended_source_sends_nothing_until_it_is_resumed",
+    ),
+    guard(
+        "a suspension outlasts the check of the clock",
+        "mercury.storage.sql.clocks:advance_overdue",
+        ", ~suspends)",
+        ")",
+        f"{ACTIONS}::test_a_suspension_is_no_claim_that_a_clock_which_ran_ahead_has_left",
+    ),
+    guard(
+        "paused services",
+        "mercury.storage.sql.work:_workable",
+        "_called(),",
+        "",
+        f"{ACTIONS}::test_no_handler_of_a_paused_service_is_called_and_reception_goes_on",
+    ),
+    guard(
+        "what the operator saw",
+        "mercury.operations.acting:check",
+        "expected is not None and expected != found",
+        "False",
+        f"{ACTIONS}::test_an_action_fails_if_the_sequence_is_not_as_the_operator_saw_it",
+    ),
+    guard(
+        "messages in doubt at a restart",
+        "mercury.operations.restarting:restart",
+        "doubt and in_doubt is InDoubt.REFUSE",
+        "False",
+        f"{ACTIONS}::test_a_restart_is_refused_while_the_other_side_may_have_messages",
+    ),
+    guard(
+        "rows that one page reads",
+        "mercury.storage.sql.reads.walking:Walk._rows",
+        "query.limit(MOST_ROWS)",
+        "query",
+        f"{READS}::test_a_search_reads_a_bounded_number_of_rows_and_says_where_it_stopped",
+    ),
+)
