@@ -193,3 +193,15 @@ def test_the_command_needs_no_running_process(places: Places) -> None:
     mercury("xa", "resolve", gtrid, "rollback", *where).refused("is decided: commit", code=1)
     assert mercury("xa", "resolve", gtrid, "commit", *where).code == 0
     assert places.state == ([1], [1], [])
+
+
+def test_verdict_of_an_operator_is_in_the_audit(places: Places, ask: Ask) -> None:
+    leave(places, "prepare")
+    gtrid = gtrid_of(places)
+    refused(ask("resolve", gtrid, "commit", "--by", "ada"), "add --force", StorageError)
+    assert ask("resolve", gtrid, "rollback", "--by", "ada", "--note", "agreed with bob").exit_code == 0
+    result = CliRunner().invoke(app, ["audit", "--store", places.store, "--output", "json"])
+    entries = json.loads(result.stdout)
+    assert [entry["action"] for entry in entries] == ["resolved", "resolve", "resolve refused", "resolve"]
+    assert {entry["target"] for entry in entries} == {gtrid}
+    assert (entries[0]["note"], entries[0]["after"]["verdict"]) == ("agreed with bob", "abort")
