@@ -194,7 +194,7 @@ class WaitingMessages:
 
 
 def _no_note(_tx: SqlTransaction, _action: str, _message: str) -> None:
-    """Default: nobody is told."""
+    """Default without an audit."""
 
 
 def _reserve(record: InvokerRecord, seen: WaitingMessage) -> None:

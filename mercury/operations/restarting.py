@@ -91,7 +91,7 @@ def restart(
 
 
 def _context(store: SqlStore, ids: Ids) -> EngineContext:
-    """The parts of the engine that the effects of a sequence need; nobody observes them here."""
+    """The parts of the engine that the effects of a sequence need, without observers."""
     return EngineContext(
         store=store,
         application=Registry(),

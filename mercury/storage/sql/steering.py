@@ -31,8 +31,8 @@ def suspend(tx: SqlTransaction, resource: str, by: str) -> None:
 
 def resume(tx: SqlTransaction, resource: str) -> bool:
     """Give a claim back that suspends a resource. Returns whether there was one."""
-    given_back = update(CLAIM).where(CLAIM.c.resource == resource, IS_SUSPENSION).values(owner="", until=0.0)
-    return tx.write(given_back) > 0
+    changed = update(CLAIM).where(CLAIM.c.resource == resource, IS_SUSPENSION).values(owner="", until=0.0)
+    return tx.write(changed) > 0
 
 
 def pause_service(tx: SqlTransaction, service: str, at: float, by: str) -> bool:
