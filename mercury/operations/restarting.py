@@ -79,7 +79,7 @@ def restart(
         again = failed.unknown if in_doubt is InDoubt.RESEND else ()
         moved = tuple(RangeSet((*failed.not_delivered, *again)))
         rows = tx.rms.unnumber(record, moved) if moved else []
-        machine.moved.update(moved)
+        machine.pass_on(moved)
         unanswered = sum(row.expects_response and not row.answered for row in rows)
         machine.handle(events.ResponseStored(unanswered), now, policy)
         rest = () if in_doubt is InDoubt.RESEND else failed.unknown

@@ -83,6 +83,11 @@ class RMSSequence(RmsCounters):
         if self.alive and self.expires_at is None:
             self.expires_at = at
 
+    def pass_on(self, ranges: Ranges) -> None:
+        """Let these numbers of a failed sequence go to a successor, on an operator's request."""
+        if self.failure is not None:
+            self.moved.update(ranges)
+
     # --- events ----------------------------------------------------------------------------------------------------
 
     def handle(self, given: events.RmsInput, now: float, policy: SourcePolicy) -> tuple[RmsEffect, ...]:
