@@ -17,13 +17,12 @@ from typing import Protocol, TypeAlias
 
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.hashed_enum import HashedEnum
-from mercury.statemachine.ranges import RangeSet
 from mercury.storage import application
 from mercury.storage.attachments import AttachmentManager
+from mercury.storage.buffers import InvokerBufferManager
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.gauges import GaugeSource
 from mercury.storage.maintenance import (
-    BufferAges,
     DeadLetterManager,
     EndedSequences,
     OpenSequences,
@@ -32,7 +31,7 @@ from mercury.storage.maintenance import (
     RowAges,
 )
 from mercury.storage.nodes import NodeRegistry
-from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
+from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES
 from mercury.storage.works import Works
 
@@ -67,16 +66,6 @@ CommitListener: TypeAlias = Callable[[frozenset[Topic]], None]
 
 class LockOrderError(AssertionError):
     """Rows were locked against the order: a defect of Mercury, found before it can deadlock."""
-
-
-@dataclass(frozen=True, slots=True)
-class BufferPart:
-    """A part of an invoker buffer, as one read returns it."""
-
-    #: The rows of kind END and CUT, in order of insertion.
-    markers: list[InboundMessage]
-    #: Messages by number, bodies included.
-    messages: dict[int, InboundMessage]
 
 
 class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
@@ -119,57 +108,6 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
         """
 
     def all(self) -> list[RmdRecord]:
-        """All records, as committed."""
-
-
-class InvokerBufferManager(BufferAges, Protocol):
-    """Buffers between destination sequences and the application."""
-
-    def insert(self, *records: InvokerRecord) -> None:
-        """Insert the buffers of new sequences."""
-
-    def add(self, messages: Sequence[InboundMessage]) -> None:
-        """Insert rows without locking any buffer: a slow handler never stalls reception (decision 8)."""
-
-    def read(self, sequence: str) -> InvokerRecord | None:
-        """The committed record, without a lock."""
-
-    def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
-        """The committed records of these sequences, without a lock; a sequence without a buffer has no entry."""
-
-    def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
-        """The markers, and the waiting messages between ``low`` and ``high``, both included.
-
-        :param most_bytes: a store leaves out the messages with which the bodies have more bytes, except the lowest.
-        """
-
-    def markers(self, sequence: str) -> list[InboundMessage]:
-        """The rows of kind END and CUT, in order of insertion."""
-
-    def numbers(self, sequence: str, low: int = 1, high: int | None = None) -> RangeSet:
-        """The numbers of the waiting messages between ``low`` and ``high``, both included."""
-
-    def messages(self, sequence: str, numbers: Sequence[int]) -> dict[int, InboundMessage]:
-        """The waiting messages with these numbers, bodies included."""
-
-    def damaged(self, sequence: str) -> list[InboundMessage]:
-        """The damaged rows of this buffer, markers included, and those that belong to no buffer. Reads the whole
-        buffer."""
-
-    def save_delivered(
-        self, record: InvokerRecord, *, consumed: Iterable[int], markers: Sequence[InboundMessage] = ()
-    ) -> None:
-        """Lock the buffer, save ``record``, and delete the consumed messages and ``markers``.
-
-        The stored version must be the one that ``record`` was read with; the update increases it by one.
-
-        :raises Conflict: the stored version is another one. The transaction must be rolled back.
-        """
-
-    def delete(self, sequence: str) -> None:
-        """Delete a buffer and its rows."""
-
-    def all(self) -> list[InvokerRecord]:
         """All records, as committed."""
 
 

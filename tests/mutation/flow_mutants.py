@@ -154,7 +154,7 @@ FLOW = (
         "consumption makes no room",
         (
             Change(
-                "mercury.engine.delivery.run:acknowledge_consumed",
+                "mercury.engine.delivery.run:acknowledge_all_consumed",
                 "room_again = has_room_again(context, request, run.record)",
                 "room_again = False",
             ),

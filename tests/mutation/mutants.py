@@ -41,16 +41,22 @@ SIMULATED = (
         "list whose first message has failed before",
         (
             Change(
-                "mercury.engine.delivery.calls:call_all",
-                "alone = 1 if run.record.attempts else 0",
-                "alone = 0",
+                "mercury.engine.delivery.planned_calls:PlannedCalls.__init__",
+                "[1 if run.record.attempts else 0 for",
+                "[0 for",
             ),
         ),
         test="tests/storage/test_handlers_in_sets.py::test_one_of_a_hundred_that_fails_is_tried_again_alone_and_the_others_stay",
     ),
     Mutant(
         "shared savepoints under AtMostOnce",
-        (Change("mercury.engine.delivery.calls:call_all", "not run.at_most_once and savepoints", "savepoints"),),
+        (
+            Change(
+                "mercury.engine.delivery.planned_calls:PlannedCalls.can_share",
+                "not self._runs or any(run.at_most_once for run in self._runs)",
+                "not self._runs",
+            ),
+        ),
         test="tests/storage/test_shared_savepoints.py::test_under_at_most_once_no_message_is_handled_twice_although_one_fails",
     ),
     Mutant(
@@ -66,28 +72,40 @@ SIMULATED = (
     ),
     Mutant(
         "shared savepoint of handlers that use no database",
-        (Change("mercury.engine.delivery.calls:call_all", "if shares and tx.in_database and", "if shares and"),),
+        (
+            Change(
+                "mercury.engine.delivery.calls:call_all",
+                "if calls.shares_next and tx.in_database:",
+                "if calls.shares_next:",
+            ),
+        ),
         test="tests/storage/test_shared_savepoints.py::test_handler_that_uses_no_database_is_called_once_for_each_attempt",
     ),
     Mutant(
         "runs with separate savepoints after a failure",
         (
             Change(
-                "mercury.engine.delivery.calls:call_all", "                savepoints.failed(run.record.service)\n", ""
+                "mercury.engine.delivery.calls:call_all",
+                "                savepoints.failed(failed.run.record.service)\n",
+                "",
             ),
         ),
         test="tests/storage/test_shared_savepoints.py::test_runs_after_a_failure_repeat_no_call_for_another",
     ),
     Mutant(
         "limit of a shared savepoint in time",
-        (Change("mercury.engine.delivery.shared:call_shared", "if late or enough()", "if enough()"),),
+        (Change("mercury.engine.delivery.shared:call_shared", "if late or calls.enough()", "if calls.enough()"),),
         test="tests/storage/test_shared_savepoints.py::test_slow_handler_is_not_called_again_for_another_message",
     ),
     Mutant(
         "only call of a shared savepoint",
         (
             Change("mercury.engine.delivery.calls:_undone", "if not failed.before:", "if False:"),
-            Change("mercury.engine.delivery.calls:call_all", "                index += not failed.before\n", ""),
+            Change(
+                "mercury.engine.delivery.calls:call_all",
+                "                elif not failed.before:\n                    calls.settled()\n",
+                "",
+            ),
         ),
         test="tests/storage/test_shared_savepoints.py::test_the_first_call_in_a_savepoint_is_not_made_again_because_it_fails",
     ),

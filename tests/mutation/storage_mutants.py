@@ -6,6 +6,86 @@ from tests.mutation.mutant import Change, Mutant
 
 STORAGE = (
     Mutant(
+        "delivery from several buffers that has failed",
+        (
+            Change(
+                "mercury.engine.delivery.several:SeveralBuffers.deliver",
+                "            return Delivered()",
+                "            raise",
+            ),
+        ),
+        test="tests/storage/test_many_buffers.py::test_a_buffer_that_cannot_be_saved_stops_no_other",
+    ),
+    Mutant(
+        "turns after a delivery from several buffers that has failed",
+        (
+            Change(
+                "mercury.engine.delivery.several:SeveralBuffers.deliver",
+                "            self._alone_turns = ALONE_TURNS\n",
+                "",
+            ),
+        ),
+        test="tests/storage/test_many_buffers.py::"
+        "test_after_a_failure_each_buffer_has_its_own_transaction_for_some_turns",
+    ),
+    Mutant(
+        "claims of a delivery from several buffers",
+        (
+            Change(
+                "mercury.engine.delivery.several:SeveralBuffers._commit",
+                "                tx.guard(claims[run.record.sequence])",
+                "                pass",
+            ),
+        ),
+        test="tests/storage/test_many_buffers.py::"
+        "test_a_sequence_that_another_process_has_taken_meanwhile_stops_no_other",
+    ),
+    Mutant(
+        "assurance of a delivery from several buffers",
+        (
+            Change(
+                "mercury.engine.delivery.several:SeveralBuffers._is_simple",
+                "return exactly_once and ",
+                "return ",
+            ),
+        ),
+        test="tests/storage/test_many_buffers.py::test_under_at_most_once_the_begin_of_each_run_is_committed_first",
+    ),
+    Mutant(
+        "time of a delivery from several buffers",
+        (
+            Change(
+                "mercury.engine.delivery.several:SeveralBuffers._commit",
+                "lambda: monotonic() >= until",
+                "lambda: False",
+            ),
+        ),
+        test="tests/scenario/test_fair_scheduling.py::"
+        "test_one_transaction_with_several_buffers_ends_in_time_for_the_others",
+    ),
+    Mutant(
+        "buffer that was served since the query",
+        (Change("mercury.engine.delivery.turns:Turns.served", "self._served |= ", "_ = "),),
+        test="tests/unit/engine/delivery/test_turns.py::"
+        "test_buffer_that_was_served_since_the_query_is_not_worked_on_again",
+    ),
+    Mutant(
+        "version of buffers that are saved together",
+        (
+            Change(
+                "mercury.storage.sql.invoker:SqlInvoker.save_in_order",
+                ' or stored[name]["version"] != record.version',
+                "",
+            ),
+        ),
+        test="tests/conformance/test_invoker.py::test_none_of_several_buffers_is_saved_if_one_has_an_old_version",
+    ),
+    Mutant(
+        "bytes of parts of several buffers",
+        (Change("mercury.storage.sql.invoker:_parts", "part.c.upto <= bindparam(", "part.c.upto >= bindparam("),),
+        test="tests/conformance/test_invoker.py::test_first_parts_of_many_buffers_have_no_more_bytes_together",
+    ),
+    Mutant(
         "bytes of a transaction of several keys",
         (Change("mercury.engine.source.worker:SourceWorker._commit_together", " or size >= MOST_BYTES", ""),),
         test="tests/storage/test_many_keys.py::test_a_transaction_ends_after_so_many_bytes",

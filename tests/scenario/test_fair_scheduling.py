@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.application import MessageContext
+from mercury.engine.delivery.call_times import TOGETHER_SECONDS
 from mercury.engine.exchange import Arrival
 from mercury.wire.envelope import HttpMessage
 
@@ -116,8 +117,21 @@ def test_thread_wakes_another_one_only_when_it_has_work_itself() -> None:
     first, second = server.fill(GREEDY, 2, 1)
     invocation, woken = server.node.engine.invocation, list[int]()
     invocation.more = lambda: woken.append(1)
-    with invocation._turns.alone(first), invocation._turns.alone(second):
+    with invocation._turns.alone([first, second]):
         assert server.look() == 0
         assert woken == []
     assert server.look() == 2
     assert woken == [1]
+
+
+def test_one_transaction_with_several_buffers_ends_in_time_for_the_others() -> None:
+    server = Server(seconds=0.004)
+    server.fill(GREEDY, sequences=1, messages=1)
+    assert server.look() == 1  # from now on its calls are known to be quick
+    server.fill(GREEDY, sequences=10, messages=10)
+    before = server.node.commits
+    assert server.look() == pytest.approx(TOGETHER_SECONDS / 0.004, abs=1)
+    assert server.node.commits - before == 1
+    while server.look():
+        pass
+    assert len(server.handled) == 101

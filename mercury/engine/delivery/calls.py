@@ -1,4 +1,4 @@
-"""Calling the application for the messages of a run: several together where their operation takes lists, else one after
+"""Calling the application for the messages of runs: several together where their operation takes lists, else one after
 the other."""
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from functools import partial
 from mercury.engine.application import Operation
 from mercury.engine.context import EngineContext
 from mercury.engine.delivery.handler_call import NOT_PROCESSED, TOO_LATE, CallFailed, HandlerCall, call_together
+from mercury.engine.delivery.planned_calls import PlannedCalls
 from mercury.engine.delivery.run import DeliveryRun, reason_of
 from mercury.engine.delivery.shared import RESPONSE_BYTES, SharedFailed, SharedSavepoints, call_shared
 from mercury.statemachine.policy import OnFailure
@@ -20,41 +21,49 @@ log = logging.getLogger("mercury.engine.invocation")
 
 
 def call_all(
-    context: EngineContext, run: DeliveryRun, tx: Transaction, now: float, savepoints: SharedSavepoints
+    context: EngineContext,
+    runs: Sequence[DeliveryRun],
+    tx: Transaction,
+    now: float,
+    savepoints: SharedSavepoints,
+    is_over: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Call the application for each message of the run, up to the first that has to be tried again."""
-    enough, requests = context.claims.run(), run.read_requests(tx, run.messages)
-    # Messages before this index are called alone, because a call for several has failed, or the first one has before.
-    alone = 1 if run.record.attempts else 0
+    """Call the application for each message of the runs, of each up to the first that has to be tried again.
+
+    :param is_over: whether the calls have to end before the next message.
+    """
+    claimed, began = context.claims.run(), context.claims.monotonic()
+    calls = PlannedCalls(context, tx, runs, lambda: claimed() or is_over())
     # Under AtMostOnce no call may be repeated because of another.
-    last = len(run.messages) - 1
-    shares = alone < last and not run.at_most_once and savepoints.begin(run.record.service)
-    index = 0
-    while index < len(run.messages):
-        if index and not run.at_most_once and (enough() or run.response_bytes >= RESPONSE_BYTES):
-            return  # before the claim expires or memory fills up; the next run takes the rest
-        together = _together(context, run, index) if index >= alone else []
+    calls.share = calls.can_share and savepoints.begin(calls.services)
+    while not calls.ended:
+        run, index = calls.run, calls.index
+        if calls.made and not run.at_most_once and (calls.enough() or calls.response_bytes >= RESPONSE_BYTES):
+            break  # before the claim expires or memory fills up; the next run takes the rest
+        together = _together(context, run, index) if not calls.called_alone else []
         if len(together) > 1:
-            alone = index + len(together)
+            calls.call_alone(len(together))
             if _call_together(context, run, tx, together, now):
-                index = alone
+                calls.settled(len(together))
             continue
-        if shares and tx.in_database and alone <= index < last:
+        if calls.shares_next and tx.in_database:
             try:
-                done = call_shared(context, run, tx, index, now, requests, enough)
+                done = call_shared(calls, tx, now)
             except SharedFailed as failed:
-                savepoints.failed(run.record.service)
-                shares = False
-                if not _undone(context, run, tx, failed, now):
-                    return
-                index += not failed.before
+                savepoints.failed(failed.run.record.service)
+                calls.share = False
+                if not _undone(context, tx, failed, now):
+                    calls.end_run()
+                elif not failed.before:
+                    calls.settled()
                 continue
-            index += done
             if done:
                 continue
-        if not _call_one(context, run, tx, index, now, requests):
-            return
-        index += 1
+        if _call_one(context, run, tx, index, now, calls.requests):
+            calls.settled()
+        else:
+            calls.end_run()
+    savepoints.times.took(calls.services, context.claims.monotonic() - began, calls.made, calls.runs_begun)
 
 
 def drop(
@@ -93,12 +102,12 @@ def _call_one(
     return _settle(context, run, tx, call, now, partial(call.make, tx, now))
 
 
-def _undone(context: EngineContext, run: DeliveryRun, tx: Transaction, failed: SharedFailed, now: float) -> bool:
+def _undone(context: EngineContext, tx: Transaction, failed: SharedFailed, now: float) -> bool:
     """After a failure in a shared savepoint: a call that was the only one in it has failed like one in its own.
 
     :returns: ``False`` = it has to be tried again, and the run ends before it.
     """
-    call = failed.call
+    call, run = failed.call, failed.run
     if not failed.before:
         return _settle(context, run, tx, call, now, partial(call.failed, tx, failed.error, now))
     text = "%s has failed, and is called again after the %d before it, each in its own savepoint: %s"

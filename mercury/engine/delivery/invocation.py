@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from itertools import islice
 
@@ -21,31 +21,29 @@ from mercury.engine.delivery.failures import RefusedAfterHandler, RowMisplaced
 from mercury.engine.delivery.handler_call import CallFailed, Unstorable
 from mercury.engine.delivery.repair import lost_bytes, lost_rows
 from mercury.engine.delivery.response_backlog import held_back
-from mercury.engine.delivery.responses import Answer, store_responses
+from mercury.engine.delivery.responses import Answer
 from mercury.engine.delivery.run import (
+    RUN_BYTES,
     DeliveryRun,
     acknowledge_consumed,
     consume_requests,
-    lose_missing,
     relevant,
 )
+from mercury.engine.delivery.saving import end_responses, pass_messages, respond
+from mercury.engine.delivery.several import SeveralBuffers
 from mercury.engine.delivery.shared import SharedSavepoints
-from mercury.engine.delivery.turns import Turns
+from mercury.engine.delivery.turns import Due, Turns
 from mercury.engine.exchange import Response, Step
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
 from mercury.statemachine.effects import Certainty
-from mercury.statemachine.invoker import BEHIND_A_GAP
 from mercury.statemachine.policy import DeliveryAssurance, OnFailure
 from mercury.statemachine.retransmission import is_due
-from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim
-from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
+from mercury.storage.records import InboundKind
 
 log = logging.getLogger("mercury.engine.invocation")
-#: The bytes of the bodies that one run reads, if they are of more than one message and it reads in order.
-RUN_BYTES = 8 * 1024 * 1024
 #: Seconds after which the due buffers are read again, to include buffers of other peers.
 REREAD_INTERVAL = 1.0
 #: One run on a buffer: sequence, claim, time, and the most messages.
@@ -63,7 +61,7 @@ class _Done(enum.Enum):
 
 
 class InvocationWorker:
-    """Delivers from invoker buffers, one at a time under its claim. Several threads may use one worker."""
+    """Delivers from invoker buffers, each under its claim. Several threads may use one worker."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context
@@ -71,6 +69,7 @@ class InvocationWorker:
         self._mutex = threading.Lock()
         self._cool_down = CoolDown()
         self._savepoints = SharedSavepoints()
+        self._several = SeveralBuffers(context, self._savepoints)
         self._repair_at = 0.0
         #: Called when there is work for another thread.
         self.more: Callable[[], None] = _wake_none
@@ -80,34 +79,63 @@ class InvocationWorker:
     def run_once(self, now: float) -> Step:
         """Deliver from the due buffers for a limited time: from one buffer of each peer, then from the next of each.
 
-        The remaining buffers are not claimed, and stay due.
+        The simple ones share a transaction. The remaining buffers are not claimed, and stay due.
         """
         step = Step(due=self._turns.ready_at)
-        sequences = self._turns.next(now, self._cool_down)
-        more = len(sequences) > 1
-        busy, drained, took, began = 0, 0, 0.0, self._context.claims.monotonic()
-        for sequence, peer in sequences.items():
-            if took >= REREAD_INTERVAL:
-                break
-            with self._turns.alone(sequence) as alone:
-                busy += not alone
-                # The time has passed since the query: the buffers before this one took long.
-                claim = self._context.claims.take(f"invoker {sequence}", now + took) if alone else None
-                if claim is not None:
-                    if more:
-                        # Not before this thread has work: idle threads would wake each other while others are busy.
-                        more = False
-                        self.more()
-                    self._turns.taken(peer)
-                    done = self._work(sequence, claim, now)
-                    step.progress += done is not _Done.NOTHING
-                    drained += done is _Done.ALL
-                    took = self._context.claims.monotonic() - began
-        step.shared = 0 < busy == len(sequences)
-        step.drained = drained == len(sequences) < self._context.settings.sequence_batch and not self._cool_down.count
+        with self._turns.next(now, self._cool_down) as due:
+            done, alone = self._together(due, now)
+            more, learns = len(alone) > 1, not done
+            busy, drained, took, began = 0, sum(done.values()), 0.0, self._context.claims.monotonic()
+            step.progress += len(done)
+            for sequence in alone:
+                if took >= REREAD_INTERVAL or (took and learns and self._several.most(len(alone)) > 1):
+                    break  # the next turn takes the others
+                with self._turns.alone([sequence], due) as mine:
+                    past = not mine and self._turns.is_past(sequence, due)
+                    busy += not mine and not past
+                    step.progress += past
+                    # The time has passed since the query: the buffers before this one took long.
+                    claim = self._context.claims.take(f"invoker {sequence}", now + took) if mine else None
+                    if claim is not None:
+                        if more:
+                            # Not before this thread has work: idle threads would wake each other while others are busy.
+                            more = False
+                            self.more()
+                        self._turns.taken(due.sequences[sequence])
+                        state = self._work(sequence, claim, now)
+                        self._turns.served(mine if state is not _Done.NOTHING else ())
+                        step.progress += state is not _Done.NOTHING
+                        drained += state is _Done.ALL
+                        took = self._context.claims.monotonic() - began
+        step.shared = 0 < busy == len(due.sequences)
+        step.drained = drained == len(due.sequences) and due.complete
         step.more = not step.drained
         self._repair_stuck(now)
         return step
+
+    def _together(self, due: Due, now: float) -> tuple[dict[str, bool], list[str]]:
+        """Deliver from the simple ones of the due buffers, in one transaction.
+
+        Returns by sequence whether nothing was left of what was due, and those to be delivered from alone.
+        """
+        most = self._several.begin(len(due.sequences))
+        if most < 2:
+            return {}, list(due.sequences)
+        ready = [sequence for sequence in due.sequences if not self._cool_down.has_failed(sequence)]
+        with self._turns.alone(ready, due, most) as mine:
+            taken = self._context.claims.take_all([f"invoker {sequence}" for sequence in mine], now)
+            claims = {each: claim for each in mine if (claim := taken.get(f"invoker {each}")) is not None}
+            if len(claims) < 2:
+                return {}, list(due.sequences)
+            if self._several.needs_others and len(mine) < len(due.sequences):
+                self.more()
+            delivered = self._several.deliver(claims, now, self.answer)
+            self._turns.served(delivered.drained)
+            for sequence in delivered.drained:
+                self._turns.taken(due.sequences[sequence])
+        done = delivered.drained | dict.fromkeys(delivered.left, False)
+        failed = [sequence for sequence in due.sequences if sequence not in ready]
+        return done, [sequence for sequence in (*mine, *failed) if sequence not in done]
 
     def _repair_stuck(self, now: float) -> None:
         """At an interval, check buffers that wait for a number: the row of that number may be damaged and misplaced."""
@@ -119,8 +147,8 @@ class InvocationWorker:
         for sequence in self._context.store.stuck_invoker(
             now, self._context.settings.sequence_batch, self._turns.work_filter
         ):
-            with self._turns.alone(sequence) as alone:
-                claim = self._context.claims.take(f"invoker {sequence}", now) if alone else None
+            with self._turns.alone([sequence]) as mine:
+                claim = self._context.claims.take(f"invoker {sequence}", now) if mine else None
                 if claim is not None:
                     self._work(sequence, claim, now, self._repair)
 
@@ -322,7 +350,7 @@ class InvocationWorker:
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
-        call_all(self._context, run, tx, now, self._savepoints)
+        call_all(self._context, [run], tx, now, self._savepoints)
 
     def _finish(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         self._settle(tx, run, now)
@@ -336,64 +364,18 @@ class InvocationWorker:
 
     def _save(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         """Write the results of the run so far."""
-        record, machine = run.record, run.record.machine
-        passed = [*run.consumed, *(number for number, _ in run.dropped)]
-        rows = self._dead_letter_dropped(tx, run, now) | {message.number: message for message in run.messages}
-        gone = [rows[number] for number in set(passed) if number in rows]
-        if any(message.damaged for message in gone):
-            run.lost_bytes = lost_bytes(tx, run)
-        run.count_bytes(gone)
-        run.note_failure(now, self._context.ids.chance)
-        run.emit(tx, self._context, now)
+        passed = pass_messages(self._context, tx, run, now)
         acknowledge_consumed(tx, self._context, run, passed, now)
-        tx.invoker.save_delivered(record, consumed=passed, markers=run.markers)
+        tx.invoker.save_delivered(run.record, consumed=passed, markers=run.markers)
         consume_requests(tx, run)
-        if machine.finished and run.request is None:
-            tx.invoker.delete(record.sequence)  # its sequence was deleted during the calls
+        if run.record.machine.finished and run.request is None:
+            tx.invoker.delete(run.record.sequence)  # its sequence was deleted during the calls
 
     def _respond(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
-        if run.responses and run.request is not None:
-            size = sum(row.size for row in run.responses)
-            self._context.responses.add(run.request.owner, run.request.identifier, size)
-        store_responses(self._context, tx, run.responses, run.request, now, self.answer)
-        run.responses.clear()
+        respond(self._context, tx, run, now, self.answer)
 
     def _end_responses(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
-        """End the response sequences after everything is delivered and every response is stored ("ends of pairs")."""
-        if run.record.machine.state is not InvokerState.DONE:
-            return
-        if run.record.service is None:
-            lose_missing(tx, self._context, run, now)
-            return
-        for channel in run.record.response_channels:
-            end = OutboundMessage(
-                message_id=self._context.ids.new(), channel=channel, kind=OutboundKind.END, created_at=now
-            )
-            tx.rms.append(end)
-
-    def _dead_letter_dropped(self, tx: Transaction, run: DeliveryRun, now: float) -> dict[int, InboundMessage]:
-        """Make dropped messages dead letters. Returns their rows, by number."""
-        rows = run.read(tx, [number for number, _ in run.dropped])
-        requests = run.read_requests(tx, rows.values())
-        discarded = 0
-        for number, reason in run.dropped:
-            if number not in rows or not rows[number].action:
-                continue
-            if reason == BEHIND_A_GAP and not _is_final(rows[number], requests):
-                # Not acknowledged: the source still has it. As dead letters, a peer could fill the store with these.
-                discarded += 1
-            else:
-                drop(self._context, tx, run, rows[number], reason, now, requests)
-        if discarded:
-            about = {"sequence": run.record.sequence}
-            tx.after_commit(lambda: log.warning("%d messages discarded: %s", discarded, BEHIND_A_GAP, extra=about))
-        return rows
-
-
-def _is_final(message: InboundMessage, requests: Mapping[str, OutboundMessage]) -> bool:
-    """Whether a discarded message is a response that its source cannot send again (RM-TRM-05)."""
-    request = requests.get(message.relates_to or "")
-    return request is not None and request.channel.reply_to.anonymous
+        end_responses(self._context, tx, run, now)
 
 
 def _no_receivers(responses: list[Response]) -> None:

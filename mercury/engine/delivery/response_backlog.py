@@ -30,15 +30,9 @@ RETRY_INTERVAL = 1.0
 def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
     """Whether the requests of a run must wait; then only the time of the next attempt is saved."""
     request, settings = run.request, context.settings
-    if request is None or not run.messages or run.record.service is None:
-        return False  # responses cause no responses; if they were held back, two peers could wait for each other
-    if not any(_may_respond(context, run.record.service, message) for message in run.messages):
+    if request is None or is_within_share(context, tx, run, now):
         return False
-    owner = request.owner
-    own, every = _bytes_of_peer(context, tx, owner, now), _bytes_of_peer(context, tx, None, now)
-    limited = own > settings.max_backlog_bytes_per_peer // 2 or every > settings.max_backlog_bytes // 2
-    if run.record.response_bytes <= share(settings) and not limited:
-        return False
+    own, every = _bytes_of_peer(context, tx, request.owner, now), _bytes_of_peer(context, tx, None, now)
     stored = _bytes_of_sequence(context, tx, run, request, now)
     if stored > run.policy.max_backlog_bytes:
         why = f"{stored} bytes of responses to this sequence (destination.max_backlog_bytes)"
@@ -56,6 +50,18 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     if any(_releasable(record) for record in tx.rms.peek(reply_channel(request).key)):
         _release_replies(context, tx, run, request, now)
     return True
+
+
+def is_within_share(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
+    """Whether the requests of a run cannot be held back, whatever the others have stored."""
+    request, settings, service = run.request, context.settings, run.record.service
+    if request is None or service is None:
+        return True  # responses cause no responses; if they were held back, two peers could wait for each other
+    if not any(_may_respond(context, service, message) for message in run.messages):
+        return True
+    own, every = _bytes_of_peer(context, tx, request.owner, now), _bytes_of_peer(context, tx, None, now)
+    limited = own > settings.max_backlog_bytes_per_peer // 2 or every > settings.max_backlog_bytes // 2
+    return run.record.response_bytes <= share(settings) and not limited
 
 
 def _may_respond(context: EngineContext, service: str, message: InboundMessage) -> bool:

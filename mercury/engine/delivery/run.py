@@ -25,6 +25,8 @@ from mercury.storage.records import Channel, InboundKind, InboundMessage, Invoke
 
 #: The reason of a dead letter of a message that no handler was called for in time.
 EXPIRED = "expired: it was not handled within its time to live"
+#: The bytes of the bodies that one run reads, if they are of more than one message and it reads in order.
+RUN_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -247,18 +249,34 @@ def acknowledge_consumed(
     tx: Transaction, context: EngineContext, run: DeliveryRun, numbers: Sequence[int], now: float
 ) -> None:
     """Lock the run's sequence if it acknowledges what is consumed, or tells its source that there is room again."""
-    at_delivery = run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and bool(numbers)
-    states_room = run.request is not None and run.request.machine.room is not None
-    if not at_delivery and not states_room:
+    acknowledge_all_consumed(tx, context, [(run, numbers)], now)
+
+
+def acknowledge_all_consumed(
+    tx: Transaction, context: EngineContext, passed: Sequence[tuple[DeliveryRun, Sequence[int]]], now: float
+) -> None:
+    """As `acknowledge_consumed` for several runs, each with the numbers that are consumed."""
+    at_delivery = {
+        run.record.sequence: numbers
+        for run, numbers in passed
+        if run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and numbers
+    }
+    runs = {
+        run.record.sequence: run
+        for run, _ in passed
+        if run.record.sequence in at_delivery or (run.request is not None and run.request.machine.room is not None)
+    }
+    if not runs:
         return
-    for request in tx.rmd.lock([run.record.sequence]).values():
-        if at_delivery:
+    for sequence, request in tx.rmd.lock(runs).items():
+        run = runs[sequence]
+        if numbers := at_delivery.get(sequence):
             ranges = tuple((number, number) for number in numbers)
             request.machine.handle(events.Consumed(ranges), now, context.application.policy(request.service))
         room_again = has_room_again(context, request, run.record)
         if room_again:
             count_room(context, request, run.record, now)
-        if at_delivery or room_again:
+        if numbers or room_again:
             save_rmd(tx, context, request)
             run.request = request  # the responses carry its current acknowledgement
 

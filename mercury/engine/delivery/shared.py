@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from itertools import chain
 
-from mercury.engine.context import EngineContext
+from mercury.engine.delivery.call_times import CallTimes
 from mercury.engine.delivery.handler_call import HandlerCall, raise_transient
+from mercury.engine.delivery.planned_calls import PlannedCalls
 from mercury.engine.delivery.run import DeliveryRun
 from mercury.storage.api import Transaction
-from mercury.storage.records import OutboundMessage
 
 #: Bytes of responses after which a run ends.
 RESPONSE_BYTES = 8 * 1024 * 1024
@@ -23,8 +23,9 @@ SEPARATE_RUNS = 20
 class SharedFailed(Exception):
     """A call in a shared savepoint has failed, and the work of all calls in the savepoint is undone."""
 
-    def __init__(self, call: HandlerCall, error: Exception, before: int) -> None:
+    def __init__(self, run: DeliveryRun, call: HandlerCall, error: Exception, before: int) -> None:
         super().__init__(str(error))
+        self.run = run
         self.call = call
         self.error = error
         #: The number of calls before it in the savepoint. They, and then this one, have to be made again.
@@ -38,14 +39,16 @@ class SharedSavepoints:
         self._mutex = threading.Lock()
         #: The number of runs without shared savepoints that remain, by service; ``None`` = callbacks.
         self._separate: dict[str | None, int] = {}
+        self.times = CallTimes()
 
-    def begin(self, service: str | None) -> bool:
-        """Begin a run of several messages. Returns whether its calls may share savepoints."""
+    def begin(self, services: Collection[str | None]) -> bool:
+        """Begin calls for several messages of these services. Returns whether they may share savepoints."""
         with self._mutex:
-            remaining = self._separate.pop(service, 0)
-            if remaining > 1:
-                self._separate[service] = remaining - 1
-            return not remaining
+            remaining = [self._separate.pop(service, 0) for service in services]
+            for service, turns in zip(services, remaining, strict=True):
+                if turns > 1:
+                    self._separate[service] = turns - 1
+            return not any(remaining)
 
     def failed(self, service: str | None) -> None:
         """Note that a call in a shared savepoint has failed."""
@@ -53,59 +56,51 @@ class SharedSavepoints:
             self._separate[service] = SEPARATE_RUNS
 
 
-def call_shared(
-    context: EngineContext,
-    run: DeliveryRun,
-    tx: Transaction,
-    index: int,
-    now: float,
-    requests: Mapping[str, OutboundMessage],
-    enough: Callable[[], bool],
-) -> int:
-    """Call the application for messages from ``index`` on, one after the other, in one savepoint.
+def call_shared(calls: PlannedCalls, tx: Transaction, now: float) -> int:
+    """Call the application for the next messages, one after the other, in one savepoint.
 
-    :param enough: whether the run has to end.
     :returns: the number of messages that are consumed, 0 if the first one cannot be called like this.
     :raises SharedFailed: a call has failed, or the end of the savepoint.
     :raises TransientStorageError: the store failed.
     """
-    began, planned, size = context.claims.monotonic(), _planned(context, run, index, requests), 0
+    context = calls.context
+    began, planned, size = context.claims.monotonic(), _planned(calls), 0
     first = next(planned, None)
     if first is None:
         return 0
-    made: list[HandlerCall] = []
+    made: list[tuple[DeliveryRun, HandlerCall]] = []
     try:
-        running = context.running_calls.call(lambda: made[-1].described(), run.record.service, lambda: len(made))
+        service = calls.run.record.service
+        running = context.running_calls.call(lambda: made[-1][1].described(), service, lambda: len(made))
         with tx.savepoint(), running:
-            for call in chain((first,), planned):
-                made.append(call)
+            for run, call in chain((first,), planned):
+                made.append((run, call))
                 size += call.make_shared(tx)
                 tx.end_work()
                 late = context.claims.monotonic() - began >= SHARED_SECONDS
-                if late or enough() or run.response_bytes + size >= RESPONSE_BYTES:
+                if late or calls.enough() or calls.response_bytes + size >= RESPONSE_BYTES:
                     break
     except Exception as error:
         raise_transient(tx, error)
-        raise SharedFailed(made[-1] if made else first, error, max(0, len(made) - 1)) from error
-    for call in made:
+        raise SharedFailed(*(made[-1] if made else first), error, max(0, len(made) - 1)) from error
+    for run, call in made:
         run.consume(call, call.consume_shared(tx, now))
+        calls.settled()
     return len(made)
 
 
-def _planned(
-    context: EngineContext, run: DeliveryRun, index: int, requests: Mapping[str, OutboundMessage]
-) -> Iterator[HandlerCall]:
-    """The calls for the messages from ``index`` on, up to the first that needs more than a call."""
+def _planned(calls: PlannedCalls) -> Iterator[tuple[DeliveryRun, HandlerCall]]:
+    """The calls for the next messages, up to the first that needs more than a call."""
     answered: set[str] = set()
-    for message in run.messages[index:]:
+    for run, message in calls.ahead():
         if run.is_never_called(message):
             return
-        waiting = run.waiting_request(message, requests)
-        call = HandlerCall(context, run.record, run.request, message, 1, waiting)
+        waiting = run.waiting_request(message, calls.requests)
+        call = HandlerCall(calls.context, run.record, run.request, message, 1, waiting)
         if not call.can_share():
             return
         if waiting is not None:
             if waiting.message_id in answered:
                 return
             answered.add(waiting.message_id)
-        yield call
+        yield run, call

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.storage.claims import WorkFilter
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """The buffers that were due at a query."""
+
+    #: Their sequences with their peers, in the order of service.
+    sequences: Mapping[str, str]
+    #: Whether these are all that were due.
+    complete: bool
+    #: The number of the query.
+    asked: int
 
 
 class Turns:
@@ -23,6 +36,11 @@ class Turns:
         self._last = ""
         #: The services that a limit on their rate held back at the last turn, and until when.
         self._held: dict[str, float] = {}
+        #: The number of the last query, and those whose buffers are still worked on.
+        self._asked = 0
+        self._open: set[int] = set()
+        #: Buffers that were served since the first of these began, with the number of the last query before that.
+        self._served: dict[str, int] = {}
 
     @property
     def work_filter(self) -> WorkFilter:
@@ -35,36 +53,65 @@ class Turns:
         """When calls of a service that a limit on its rate has held back may go on; ``None`` = there is none."""
         return min(self._held.values(), default=None)
 
-    def next(self, now: float, cool_down: CoolDown) -> dict[str, str]:
-        """The due sequences with their peers, in the order of service: first one of the peer after the last served one.
+    @contextmanager
+    def next(self, now: float, cool_down: CoolDown) -> Iterator[Due]:
+        """The due sequences, in the order of service: first one of the peer after the last served one.
 
         :param cool_down: sequences that wait in it are omitted, and those that have failed take at most half of the
         places, so that the others continue.
         """
-        limit = self._context.settings.sequence_batch
-        if self._context.rates is not None:
-            self._held = self._context.rates.waiting(now)
-        due = self._context.store.due_invoker(now, limit + cool_down.count, self.work_filter)
-        ready = {sequence: peer for sequence, peer in due.items() if not cool_down.waits(sequence, now)}
-        failed = [sequence for sequence in ready if cool_down.has_failed(sequence)]
-        for sequence in failed[max(1, limit // 2) :]:
-            del ready[sequence]
-        return dict(islice(ready.items(), limit))
+        with self._mutex:
+            self._asked += 1
+            asked, busy = self._asked, len(self._busy)
+            self._open.add(asked)
+        try:
+            limit = self._context.settings.sequence_batch
+            if self._context.rates is not None:
+                self._held = self._context.rates.waiting(now)
+            due = self._context.store.due_invoker(now, limit + busy + cool_down.count, self.work_filter)
+            ready = {sequence: peer for sequence, peer in due.items() if not cool_down.waits(sequence, now)}
+            failed = [sequence for sequence in ready if cool_down.has_failed(sequence)]
+            for sequence in failed[max(1, limit // 2) :]:
+                del ready[sequence]
+            complete = len(ready) < limit and not cool_down.count
+            yield Due(dict(islice(ready.items(), limit + busy)), complete, asked)
+        finally:
+            with self._mutex:
+                self._open.discard(asked)
+                first = min(self._open, default=self._asked + 1)
+                self._served = {sequence: last for sequence, last in self._served.items() if last >= first}
 
     def taken(self, peer: str) -> None:
         """Note that a thread serves this peer."""
         self._last = peer
 
     @contextmanager
-    def alone(self, sequence: str) -> Iterator[bool]:
-        """Reserve a buffer for one thread, as the claim belongs to the whole process; yields ``False`` if it is
-        taken."""
+    def alone(self, sequences: Collection[str], due: Due | None = None, most: int | None = None) -> Iterator[list[str]]:
+        """Reserve buffers for one thread, as the claim belongs to the whole process; yields those that it gets.
+
+        :param due: the query that found them: what was served since it began is left out.
+        :param most: the most that are reserved; ``None`` = all.
+        """
+        asked = None if due is None else due.asked
         with self._mutex:
-            alone = sequence not in self._busy
-            self._busy.add(sequence)
+            free = (each for each in sequences if each not in self._busy and not self._is_past(each, asked))
+            mine = list(islice(free, most))
+            self._busy.update(mine)
         try:
-            yield alone
+            yield mine
         finally:
-            if alone:
-                with self._mutex:
-                    self._busy.discard(sequence)
+            with self._mutex:
+                self._busy.difference_update(mine)
+
+    def served(self, sequences: Collection[str]) -> None:
+        """Note that these reserved buffers were worked on: what queries have found before may be done."""
+        with self._mutex:
+            self._served |= dict.fromkeys(sequences, self._asked)
+
+    def is_past(self, sequence: str, due: Due) -> bool:
+        """Whether a buffer was served since the query that found it began."""
+        with self._mutex:
+            return self._is_past(sequence, due.asked)
+
+    def _is_past(self, sequence: str, asked: int | None) -> bool:
+        return asked is not None and self._served.get(sequence, 0) >= asked

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import order
-from mercury.storage.api import BufferPart, Topic
+from mercury.storage.api import Topic
+from mercury.storage.buffers import BufferPart
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.invoker_committed import Buffer
 from mercury.storage.memory.locks import HeldLocks
@@ -53,6 +54,19 @@ class MemoryInvoker:
         fitting = within(messages.items(), lambda found: len(found[1].payload), most_bytes)
         return BufferPart(self.markers(sequence), dict(fitting))
 
+    def parts(self, sequences: Collection[str], most: int, most_bytes: int = ANY_BYTES) -> dict[str, BufferPart]:
+        found: dict[str, BufferPart] = {}
+        taken = 0
+        for sequence, record in sorted(self.read_many(sequences).items()):
+            low = record.machine.next
+            messages = self.messages(sequence, list(self.numbers(sequence, low, low + most - 1).numbers()))
+            fitting = dict(within(messages.items(), lambda found: len(found[1].payload), most_bytes, taken))
+            taken += sum(len(message.payload) for message in fitting.values())
+            part = BufferPart(self.markers(sequence), fitting)
+            if part.markers or part.messages:
+                found[sequence] = part
+        return found
+
     def markers(self, sequence: str) -> list[InboundMessage]:
         with self._mutex:
             buffer = self._committed.buffers.get(sequence)
@@ -96,6 +110,11 @@ class MemoryInvoker:
         changed.version += 1
         changed.machine = changed.machine.without_messages()
         self.marked.append((changed, tuple(consumed), tuple(marker.position for marker in markers)))
+
+    def save_in_order(self, records: Collection[InvokerRecord]) -> None:
+        for record in sorted(records, key=lambda record: record.sequence):
+            waiting = self.numbers(record.sequence, 1, record.machine.next - 1)
+            self.save_delivered(record, consumed=waiting.numbers())
 
     def delete(self, sequence: str) -> None:
         self.deleted.append(sequence)

@@ -10,7 +10,8 @@ from mercury.errors import Conflict
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
-from mercury.storage.api import BufferPart, Topic
+from mercury.storage.api import Topic
+from mercury.storage.buffers import BufferPart
 from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sizes import ANY_BYTES
@@ -42,7 +43,24 @@ def _part() -> Prepared:
     return Prepared(select(part).where(wanted).order_by(part.c.position))
 
 
-PART = _part()
+def _parts() -> Prepared:
+    """The same of many buffers, each from its next number on."""
+    size = case((IS_MESSAGE, func.length(MESSAGE.c.payload)), else_=0)
+    upto = func.sum(size).over(order_by=(MESSAGE.c.sequence, MESSAGE.c.number, MESSAGE.c.position)).label("upto")
+    most = bindparam("most", type_=BigInteger)
+    first = and_(MESSAGE.c.number >= BUFFER.c.next, MESSAGE.c.number - BUFFER.c.next < most)
+    part = (
+        select(MESSAGE, upto, size.label("counted"))
+        .join_from(BUFFER, MESSAGE, MESSAGE.c.sequence == BUFFER.c.sequence)
+        .where(among(BUFFER.c.sequence, "sequences"), or_(~IS_MESSAGE, first))
+        .subquery()
+    )
+    fits = or_(part.c.upto <= bindparam("most_bytes", type_=BigInteger), part.c.upto <= part.c.counted)
+    wanted = or_(part.c.kind != InboundKind.MESSAGE.value, fits)
+    return Prepared(select(part).where(wanted).order_by(part.c.position))
+
+
+PART, PARTS = _part(), _parts()
 REMOVE = delete(MESSAGE).returning(MESSAGE.c.attachments_id)
 CONSUME = Prepared(REMOVE.where(OF_SEQUENCE, IS_MESSAGE, BETWEEN))
 REMOVE_ALL = Prepared(REMOVE.where(OF_SEQUENCE))
@@ -70,6 +88,21 @@ def _save_and_consume() -> Prepared:
 
 
 SAVE_AND_CONSUME = _save_and_consume()
+#: Locks buffers, in the order of all locks.
+LOCK = Prepared(
+    select(BUFFER.c.sequence, BUFFER.c.version, NEWEST.label("newest"))
+    .where(among(BUFFER.c.sequence, "sequences"))
+    .order_by(BUFFER.c.sequence)
+    .with_for_update()
+)
+#: Deletes the messages of saved buffers that are below the next one.
+CONSUME_IN_ORDER = Prepared(
+    REMOVE.where(
+        among(MESSAGE.c.sequence, "sequences"),
+        IS_MESSAGE,
+        MESSAGE.c.number < select(BUFFER.c.next).where(BUFFER.c.sequence == MESSAGE.c.sequence).scalar_subquery(),
+    )
+)
 
 
 class SqlInvoker:
@@ -96,11 +129,14 @@ class SqlInvoker:
     def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
         low, high = min(low, MAX_MESSAGE_NUMBER), min(high, MAX_MESSAGE_NUMBER)
         values = {"sequence": sequence, "low": low, "high": high, "most_bytes": most_bytes}
-        rows = [inbound_message(row) for row in self._tx.read(PART, values)]
-        messages = _by_number(rows)
-        # A damaged row that has the number of another row has lost its own number.
-        markers = [row for row in rows if row.kind is not InboundKind.MESSAGE or messages[row.number] is not row]
-        return BufferPart(markers, messages)
+        return _as_part([inbound_message(row) for row in self._tx.read(PART, values)])
+
+    def parts(self, sequences: Collection[str], most: int, most_bytes: int = ANY_BYTES) -> dict[str, BufferPart]:
+        rows: dict[str, list[InboundMessage]] = {}
+        values = {"sequences": list(sequences), "most": most, "most_bytes": most_bytes}
+        for row in self._tx.read(PARTS, values):
+            rows.setdefault(row["sequence"], []).append(inbound_message(row))
+        return {sequence: _as_part(found) for sequence, found in rows.items()}
 
     def markers(self, sequence: str) -> list[InboundMessage]:
         return [inbound_message(row) for row in self._tx.read(MARKERS, {"sequence": sequence})]
@@ -150,8 +186,29 @@ class SqlInvoker:
         if markers:
             positions = [marker.position for marker in markers]
             self._tx.delete_naming(REMOVE.where(MESSAGE.c.position.in_(positions)))
+        self._wake_followers(record)
+
+    def save_in_order(self, records: Collection[InvokerRecord]) -> None:
+        by_name = {record.sequence: record for record in sorted(records, key=lambda each: each.sequence)}
+        new = self._tx.to_lock(INVOKER, list(by_name))
+        for part in chunks(by_name):
+            stored = {row["sequence"]: row for row in self._tx.read_locked(LOCK, {"sequences": part})}
+            saved = []
+            for name in part:
+                record = by_name[name]
+                if name not in stored or stored[name]["version"] != record.version:
+                    raise Conflict(f"another transaction has delivered from the buffer of {name}")
+                values = {"version": record.version + 1, "turn": stored[name]["newest"]}
+                saved.append(invoker_values(record) | values)
+                self._wake_followers(record)
+            self._tx.update(BUFFER, "sequence", saved)
+            self._tx.delete_naming(CONSUME_IN_ORDER, {"sequences": part})
+        self._tx.locked(INVOKER, new)
+
+    def _wake_followers(self, record: InvokerRecord) -> None:
+        """Wake the invoker if the sequence that follows one may be delivered now."""
         if record.machine.state is InvokerState.DONE:
-            self._tx.topics.add(Topic.INVOKER)  # the sequence that follows it may be delivered now
+            self._tx.topics.add(Topic.INVOKER)
 
     def delete(self, sequence: str) -> None:
         self._tx.write(DELETE, {"sequence": sequence})
@@ -160,6 +217,13 @@ class SqlInvoker:
 
     def all(self) -> list[InvokerRecord]:
         return [invoker_record(row) for row in self._tx.read(select(BUFFER).order_by(BUFFER.c.sequence))]
+
+
+def _as_part(rows: Sequence[InboundMessage]) -> BufferPart:
+    messages = _by_number(rows)
+    # A damaged row that has the number of another row has lost its own number.
+    markers = [row for row in rows if row.kind is not InboundKind.MESSAGE or messages[row.number] is not row]
+    return BufferPart(markers, messages)
 
 
 def _by_number(rows: Iterable[InboundMessage]) -> dict[int, InboundMessage]:

@@ -127,6 +127,30 @@ def test_a_part_of_a_buffer_has_its_markers_and_the_messages_between_two_numbers
         assert (nothing.markers, nothing.messages) == ([], {})
 
 
+def test_first_parts_of_many_buffers_are_read_together(store: StorageManager) -> None:
+    insert(store, buffer("urn:a"), buffer("urn:b"), buffer("urn:c"), buffer("urn:d"))
+    add(store, *(inbound(number, "urn:a") for number in (1, 2, 3, 4, 6)), *(inbound(n, "urn:b") for n in (2, 3)))
+    add(store, marker(InboundKind.END, 6, "urn:b"), marker(InboundKind.CUT, 0, "urn:d"))
+    deliver(store, 1, sequence="urn:a")
+    with store.transaction() as tx:
+        found = tx.invoker.parts(["urn:d", "urn:c", "urn:b", "urn:a", "urn:unknown"], 3)
+        assert found.keys() == {"urn:a", "urn:b", "urn:d"}
+        assert found["urn:a"].messages == tx.invoker.messages("urn:a", [2, 3, 4])
+        assert found["urn:b"].messages == tx.invoker.messages("urn:b", [2, 3])
+        assert [found[name].markers for name in ("urn:a", "urn:b")] == [[], tx.invoker.markers("urn:b")]
+        assert (found["urn:d"].messages, len(found["urn:d"].markers)) == ({}, 1)
+        assert tx.invoker.parts([], 3) == {}
+
+
+def test_first_parts_of_many_buffers_have_no_more_bytes_together(store: StorageManager) -> None:
+    insert(store, buffer("urn:a"), buffer("urn:b"))
+    add(store, *(inbound(number, name, payload=b"x" * 10) for name in ("urn:a", "urn:b") for number in (1, 2)))
+    with store.transaction() as tx:
+        assert [len(part.messages) for part in tx.invoker.parts(["urn:a", "urn:b"], 9, 40).values()] == [2, 2]
+        assert sum(len(part.messages) for part in tx.invoker.parts(["urn:a", "urn:b"], 9, 39).values()) == 3
+        assert len(tx.invoker.parts(["urn:a", "urn:b"], 9, 1)) == 1
+
+
 def test_records_of_many_buffers_are_read_together(store: StorageManager) -> None:
     insert(store, buffer("urn:a"), buffer("urn:b"))
     with store.transaction() as tx:
@@ -217,6 +241,37 @@ def test_save_delivered_of_a_deleted_buffer_is_rolled_back(store: StorageManager
         tx.invoker.save_delivered(old, consumed=[])
     with store.transaction() as tx:
         assert tx.invoker.all() == []
+
+
+def test_buffers_that_are_saved_in_order_lose_what_is_below_their_next_number(store: StorageManager) -> None:
+    insert(store, buffer("urn:a", version=4), buffer("urn:b"), buffer("urn:c"))
+    for name in ("urn:a", "urn:b", "urn:c"):
+        add(store, *(inbound(number, name) for number in (1, 2, 3)), marker(InboundKind.END, 3, name))
+    records = [read(store, name) for name in ("urn:b", "urn:a")]
+    with store.transaction() as tx:
+        records[0].machine.passed.add(1, 2)
+        records[1].machine.passed.add(1, 3)
+        records[1].last_error = "failed"
+        tx.invoker.save_in_order(records)
+    assert [numbers(store, name) for name in ("urn:a", "urn:b", "urn:c")] == [[], [(3, 3)], [(1, 3)]]
+    stored = read(store, "urn:a")
+    assert (stored.version, stored.last_error, list(stored.machine.passed)) == (5, "failed", [(1, 3)])
+    assert (read(store, "urn:b").version, read(store, "urn:c").version) == (1, 0)
+    with store.transaction() as tx:
+        assert len(tx.invoker.markers("urn:a")) == 1
+
+
+def test_none_of_several_buffers_is_saved_if_one_has_an_old_version(store: StorageManager) -> None:
+    insert(store, buffer("urn:a"), buffer("urn:b"))
+    add(store, inbound(1, "urn:a"), inbound(1, "urn:b"))
+    records = [read(store, name) for name in ("urn:a", "urn:b")]
+    deliver(store, sequence="urn:b")
+    with ending(store.transaction(), Conflict) as tx:
+        for record in records:
+            record.machine.passed.add(1)
+        tx.invoker.save_in_order(records)
+    assert [numbers(store, name) for name in ("urn:a", "urn:b")] == [[(1, 1)], [(1, 1)]]
+    assert read(store, "urn:a").version == 0
 
 
 def test_one_of_a_save_delivered_and_a_deletion_at_once_commits_first(store: StorageManager, threads: Threads) -> None:

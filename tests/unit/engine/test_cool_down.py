@@ -51,7 +51,12 @@ def context(store: Failing) -> Any:
     )
     application = SimpleNamespace(services=frozenset)
     return SimpleNamespace(
-        store=store, claims=claims, application=application, settings=EngineSettings(), outages=Outages()
+        store=store,
+        claims=claims,
+        application=application,
+        settings=EngineSettings(),
+        outages=Outages(),
+        rates=None,
     )
 
 

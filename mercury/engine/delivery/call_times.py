@@ -1,0 +1,52 @@
+"""How long the calls of each service take: quick ones share a transaction, slow ones are called in parallel."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+
+#: Seconds of a call, on average, up to which one thread takes all buffers that are due, and up to which it takes a part
+#: of them. Above that it takes one.
+QUICK, SLOW = 0.005, 0.02
+#: The part of the buffers that one thread takes, if calls may wait for something.
+PART = 4
+#: Seconds of calls after which a transaction with several buffers ends: other threads cannot take its buffers before.
+TOGETHER_SECONDS = 0.2
+
+
+class CallTimes:
+    """The average times of the calls of each service; ``None`` = callbacks. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._mutex = threading.Lock()
+        #: Seconds of a call by service, and of a buffer. The last ones weigh as much as all before.
+        self._of_call: dict[str | None, float] = {}
+        self._of_buffer = 0.0
+
+    def took(self, services: Collection[str | None], seconds: float, calls: int, buffers: int) -> None:
+        """Note how long so many calls of these services took, for the messages of so many buffers."""
+        if not calls:
+            return
+        with self._mutex:
+            for service in services:
+                before = self._of_call.get(service, seconds / calls)
+                self._of_call[service] = (before + seconds / calls) / 2
+            self._of_buffer = (self._of_buffer + seconds / buffers) / 2
+
+    def may_share(self, service: str | None) -> bool:
+        """Whether calls of a service may share a transaction with those of other buffers."""
+        return self._of_call.get(service, SLOW) < SLOW
+
+    @property
+    def are_quick(self) -> bool:
+        """Whether no calls that may share a transaction wait for something: then other threads are of no use."""
+        with self._mutex:
+            return all(seconds <= QUICK for seconds in self._of_call.values() if seconds < SLOW)
+
+    def most(self, due: int) -> int:
+        """How many of so many due buffers one thread takes at once."""
+        with self._mutex:
+            if not any(seconds < SLOW for seconds in self._of_call.values()):
+                return 1
+            fitting = int(TOGETHER_SECONDS / max(self._of_buffer, TOGETHER_SECONDS / (due + 1)))
+        return min(max(2, fitting), due if self.are_quick else -(-due // PART))
