@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mercury.engine.application import MessageContext
     from mercury.engine.lateness import WatchSettings
     from mercury.engine.log_settings import LogSettings
+    from mercury.engine.membership import MemberRole
     from mercury.engine.metrics_settings import MetricsSettings
     from mercury.engine.rates import RateSettings
     from mercury.engine.runtime.credentials import CredentialSettings
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         Conflict,
         DataError,
         MercuryError,
+        NotActive,
         NotAuthenticated,
         OutcomeUnknown,
         Overloaded,
@@ -116,11 +118,13 @@ _WHERE = {
     "Life": "mercury.client.life",
     "Limits": "mercury.wire.scan",
     "LogSettings": "mercury.engine.log_settings",
+    "MemberRole": "mercury.engine.membership",
     "Mercury": "mercury.facade",
     "MercuryError": "mercury.errors",
     "MessageContext": "mercury.engine.application",
     "MessageSecurity": "mercury.security.settings",
     "MetricsSettings": "mercury.engine.metrics_settings",
+    "NotActive": "mercury.errors",
     "NotAuthenticated": "mercury.errors",
     "OnFailure": "mercury.statemachine.policy",
     "OneWay": "mercury.contract",
@@ -208,11 +212,13 @@ __all__ = [
     "Life",
     "Limits",
     "LogSettings",
+    "MemberRole",
     "Mercury",
     "MercuryError",
     "MessageContext",
     "MessageSecurity",
     "MetricsSettings",
+    "NotActive",
     "NotAuthenticated",
     "OnFailure",
     "OneWay",

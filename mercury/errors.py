@@ -10,7 +10,8 @@
     │   └── SequenceFailed        the sequence failed; its messages became dead letters
     ├── StorageError
     │   ├── TransientStorageError the same work may succeed when it is done again
-    │   │   └── Conflict          another transaction changed the row first, or the claim was lost
+    │   │   ├── Conflict          another transaction changed the row first, or the claim was lost
+    │   │   └── NotActive         this process is not the active member, and may not write
     │   ├── DataError             the database refuses a value, and would refuse it again
     │   └── CapabilityError       the store does not have a capability that a call needs
     ├── OutcomeUnknown            it is not known whether a transaction is committed; do not repeat it
@@ -66,6 +67,10 @@ class TransientStorageError(StorageError):
 
 class Conflict(TransientStorageError):
     """A conditional change found another value than it expected, or the claim it was made under is lost."""
+
+
+class NotActive(TransientStorageError):
+    """Another member is active, or none is: this process may not write to the store (the setting ``role``)."""
 
 
 class DataError(StorageError):

@@ -22,16 +22,19 @@ from mercury.client.sender_port import SenderPort
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.events import DeadLettered
 from mercury.engine.ids import Ids, RandomIds
+from mercury.engine.membership import MemberRole, MemberStatus
 from mercury.engine.observers import Observer
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.lease import ActiveLease
 from mercury.engine.runtime.peers import Peer, Peers
 from mercury.engine.runtime.retention import RetentionWorker
 from mercury.engine.runtime.security_settings import parties_of
 from mercury.engine.runtime.threads import Runtime
 from mercury.engine.runtime.transport import ConcurrentTransport, HttpTransport, Transport
+from mercury.engine.settings import EngineSettings
 from mercury.engine.status import SequenceStatus
-from mercury.errors import MercuryError
+from mercury.errors import ConfigurationError, MercuryError
 from mercury.hosting import Hosting
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
@@ -127,6 +130,7 @@ class Mercury(Observable, Outgoing, Hosting):
             self.coordinator,
             settings.watch,
             settings.http.status_token,
+            self._member,
         )
         #: What this process counts and measures; ``None`` = the setting ``metrics.enabled`` is false.
         self.metrics = self._measured(settings)
@@ -145,9 +149,11 @@ class Mercury(Observable, Outgoing, Hosting):
         self.peers = Peers(settings.security.added_to(known, others), others)
         responses = responses_url(settings.address)
         self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
-        self._transport: Transport | ConcurrentTransport = transport or HttpTransport(http.timeout, limit, self.peers)
+        self._given_transport = transport
         self._make_runtime = runtime
         self._runtime: Runtime | None = None
+        #: ``None`` = every process on the store serves.
+        self._lease: ActiveLease | None = None
         self._server: BackgroundServer | None = None
         self._mutex = threading.Lock()
         self._stopped = self._logged_not_running = False
@@ -189,32 +195,67 @@ class Mercury(Observable, Outgoing, Hosting):
     def start(self) -> None:
         """Start to send, receive and invoke. Started twice is started once.
 
+        Where the setting ``role`` is ``active-standby``, it does so while it is the active member.
+
         :raises CapabilityError: a database of ``resources`` cannot take part in a two-phase commit.
+        :raises ConfigurationError: the role is ``active-standby``, and the store cannot be shared by processes.
         :raises MercuryError: it was stopped before: make a new one.
         """
         with self._mutex:
             if self._stopped:
                 raise MercuryError("this Mercury was stopped; make a new one")
-            if self._runtime is not None:
+            if self._runtime is not None or self._lease is not None:
                 return
-            engine = Engine(
-                store=self.store,
-                application=self._registry,
-                observers=self.observers,
-                ids=self.ids,
-                settings=self.settings.engine,
-                security=self._security,
-                measurements=self.metrics.recorder if self.metrics is not None else None,
-            )
+            standby = self.settings.role is MemberRole.ACTIVE_STANDBY
+            if standby and not self.store.capabilities.shared:
+                raise ConfigurationError("role: active-standby needs a store that several processes share")
             if self.metrics is not None:
                 export(self.metrics)
+            if not standby:
+                self._start_runtime(self.settings.engine)
+                return
             if self.coordinator is not None:
-                self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
-            retention = RetentionWorker(self.store, self.settings.retention, self.clock())
-            parts = (engine, self.store, self._transport, self.settings.runtime, self.clock, retention)
-            self._runtime = self._make_runtime(*parts)
-            self._runtime.start()
-            log.info("started with the store %s", _in_use(self._asked_for, self.settings.store))
+                self.coordinator.start()  # a prepared transaction of a member that died may hold the lock of the lease
+            parts = (self.store, self.ids.new, self.settings.role_lease, self.clock, self._serve, self._cease)
+            self._lease = ActiveLease(*parts)
+        self._lease.start()
+
+    def _serve(self) -> None:
+        """Start to send, receive and invoke: this member is active now."""
+        engine = self.settings.engine
+        with self._mutex:
+            if not self._stopped and self._runtime is None:
+                # No claim of a member that has died outlives its lease.
+                self._start_runtime(replace(engine, lease=min(engine.lease, self.settings.role_lease)))
+
+    def _cease(self) -> None:
+        """Stop to send, receive and invoke: another member is active, so nothing that is open can be committed."""
+        with self._mutex:
+            runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.stop(0.0)
+
+    def _start_runtime(self, settings: EngineSettings) -> None:
+        engine = Engine(
+            store=self.store,
+            application=self._registry,
+            observers=self.observers,
+            ids=self.ids,
+            settings=settings,
+            security=self._security,
+            measurements=self.metrics.recorder if self.metrics is not None else None,
+        )
+        if self.coordinator is not None:
+            self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
+        retention = RetentionWorker(self.store, self.settings.retention, self.clock())
+        transport = self._given_transport or self._http_transport()
+        parts = (engine, self.store, transport, self.settings.runtime, self.clock, retention)
+        self._runtime = self._make_runtime(*parts)
+        self._runtime.start()
+        log.info("started with the store %s", _in_use(self._asked_for, self.settings.store))
+
+    def _http_transport(self) -> HttpTransport:
+        return HttpTransport(self.settings.http.timeout, self.settings.engine.limits.max_bytes, self.peers)
 
     def stop(self, deadline: float | None = None) -> None:
         """Stop in an orderly way: what is being done is finished, nothing new is begun.
@@ -229,9 +270,12 @@ class Mercury(Observable, Outgoing, Hosting):
             server.stop()
         with self._mutex:
             runtime, self._runtime = self._runtime, None
+            lease, self._lease = self._lease, None
             stopped, self._stopped = self._stopped, True
         if runtime is not None:
             runtime.stop(self.settings.http.shutdown_deadline if deadline is None else deadline)
+        if lease is not None:
+            lease.stop()  # afterwards: what is open still commits under it
         if stopped:
             return
         self.threads.stop()
@@ -262,6 +306,9 @@ class Mercury(Observable, Outgoing, Hosting):
     def _runs(self) -> bool:
         return self._runtime is not None and self._runtime.running
 
+    def _member(self) -> MemberStatus | None:
+        return self._lease.status if self._lease is not None else None
+
     def _ended_threads(self) -> list[str]:
         runtime = self._runtime
         return runtime.ended_threads if runtime is not None else []
@@ -276,13 +323,15 @@ class Mercury(Observable, Outgoing, Hosting):
         """Why nothing is sent or received, and what to do about it; ``None`` = it is."""
         if self._runtime is not None:
             return None
+        if self._lease is not None:
+            return overview.STANDING_BY
         return "this Mercury was stopped: make a new one" if self._stopped else overview.NOT_STARTED
 
     def log_not_running(self) -> None:
         """Log, for the first message that is refused because the threads do not run, how to start them."""
         with self._mutex:
             logged, self._logged_not_running = self._logged_not_running, True
-            if logged or self._stopped:
+            if logged or self._stopped or self._lease is not None:
                 return
         log.error("messages come in and are answered with HTTP status 503, because %s. %s", *overview.UNSTARTED)
 

@@ -22,6 +22,7 @@ from mercury.console.settings import MIN_TOKEN, ConsoleSettings
 from mercury.engine.addresses import split_url
 from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
+from mercury.engine.membership import MemberRole
 from mercury.engine.metrics_settings import MetricsSettings
 from mercury.engine.runtime.credentials import CredentialSettings
 from mercury.engine.runtime.peers import TlsSettings
@@ -169,6 +170,11 @@ class Settings:
     #: Where peers reach this process, as ``http://host:port``; without it, nothing is ever posted here, and
     #: acknowledgements and responses come back on the connections of requests.
     address: str | None = None
+    #: Whether every process on the store serves (``active-active``), or one of them while the others wait to take over
+    #: (``active-standby``). All processes on a store have the same role.
+    role: MemberRole = MemberRole.ACTIVE_ACTIVE
+    #: Seconds for which the active member counts as running without a sign of life; then a standby takes over.
+    role_lease: float = 5.0
     engine: EngineSettings = field(default_factory=EngineSettings)
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
@@ -188,6 +194,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         at_least(0, store_wait=self.store_wait)
+        above(0, role_lease=self.role_lease)
 
 
 @dataclass(frozen=True, slots=True)

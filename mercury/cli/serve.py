@@ -10,7 +10,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -39,6 +39,10 @@ def serve(
     workers: Annotated[
         int, typer.Option(min=1, help="Processes that serve, on one store in PostgreSQL; each loads the application.")
     ] = 1,
+    role: Annotated[
+        Literal["active-active", "active-standby"] | None,
+        typer.Option(help="Whether all processes on the store serve, or one while the others wait to take over."),
+    ] = None,
     config: ConfigFile = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -48,7 +52,11 @@ def serve(
     """
     from mercury.settings import load
 
+    if role is not None:
+        os.environ["MERCURY_ROLE"] = role  # the application loads its settings itself
     settings = load(config)
+    if workers > 1 and settings.role.value == "active-standby":
+        fail(UNUSABLE, "--workers: the role active-standby has one process at a port; the others would answer with 503")
     if config is not None:
         # The application loads its settings itself; it may change the folder before that.
         os.environ["MERCURY_CONFIG"] = str(config.absolute())

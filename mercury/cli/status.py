@@ -14,6 +14,7 @@ from mercury.cli.stores import StoreUrl
 from mercury.texts import span
 
 if TYPE_CHECKING:
+    from mercury.storage.claims import Claim
     from mercury.storage.waiting import StoreStatus
 
 
@@ -33,6 +34,8 @@ def status(
     from mercury.engine.lateness import Ages, lateness
     from mercury.settings import load
     from mercury.storage.administration import open_used_store
+    from mercury.storage.claims import ACTIVE_MEMBER
+    from mercury.storage.sql.claims import holder
     from mercury.storage.sql.overview import StoreOverview
 
     settings = load(config)
@@ -40,6 +43,8 @@ def status(
     try:
         with opened.transaction() as tx:
             found = StoreOverview(tx).status(limit)
+        with opened.reading() as connection:
+            member = holder(connection, ACTIVE_MEMBER)
     finally:
         opened.close()
     now = time.time()
@@ -47,14 +52,26 @@ def status(
     late = lateness(ages, settings.watch, now)
     state = "degraded" if late else "ok"
     value = {"status": state, "degraded": late} | dataclasses.asdict(found)
-    show(output, value, lambda: _show(found, state, late, now))
+    if member is not None:
+        value["active_member"] = {"epoch": member[0].epoch, "lease_until": member[1]}
+    show(output, value, lambda: _show(found, state, late, now, _active(member, now)))
     if late:
         raise typer.Exit(FAILED)
 
 
-def _show(found: StoreStatus, state: str, late: list[str], now: float) -> None:
+def _active(member: tuple[Claim, float] | None, now: float) -> list[tuple[str, str]]:
+    """The row about the active member, where the role is active-standby."""
+    if member is None:
+        return []
+    claim, until = member
+    lease = f"lease for {span(until - now)}" if until > now else f"lease over for {span(now - until)}"
+    return [("active member", f"epoch {claim.epoch}, {lease}")]
+
+
+def _show(found: StoreStatus, state: str, late: list[str], now: float, members: list[tuple[str, str]]) -> None:
     rows = [
         ("status", state),
+        *members,
         ("not acknowledged", _many(found.unacknowledged, found.oldest_unacknowledged, now)),
         ("acknowledged, not answered", str(found.unanswered)),
         ("received, not handled", _many(found.unhandled, found.oldest_unhandled, now)),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.events import Side
 from mercury.engine.lateness import Ages, WatchSettings, lateness
+from mercury.engine.membership import MemberStatus
 from mercury.engine.status import SequenceStatus, destination_status, status_of
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("mercury")
 
 NOT_STARTED = "this Mercury is not started: use it as `with mercury:`, or call mercury.start()"
+#: Why a standby sends and receives nothing.
+STANDING_BY = "this process is a standby: the active member of its store sends and receives"
 MOUNTED = (
     "In a FastAPI application: FastAPI(lifespan=mercury.lifespan), or `async with mercury.lifespan(app): yield` in its "
     "own lifespan. An application that is mounted into another one gets no lifespan: the outer one needs it"
@@ -39,6 +42,7 @@ class Watch:
     :param ended_threads: the names of threads that have ended although they should run.
     :param coordinator: of two-phase commits; ``None`` = Mercury has no ``resources``.
     :param status_token: the token that HTTP requests for the status must carry.
+    :param member: the process as a member of its store; ``None`` = every process on the store serves.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Watch:
         coordinator: Coordinator | None,
         settings: WatchSettings,
         status_token: str | None,
+        member: Callable[[], MemberStatus | None] = lambda: None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -58,6 +63,7 @@ class Watch:
         self._coordinator = coordinator
         self._settings = settings
         self.status_token = status_token
+        self._member = member
 
     def running(self) -> bool:
         """Whether every thread that should run does."""
@@ -70,6 +76,11 @@ class Watch:
     def readiness(self) -> dict[str, str]:
         """Each part of the process with its error, or ``ok``."""
         return readiness(self._store, self._running())
+
+    def member(self) -> dict[str, object]:
+        """Role, state and epoch of the process as a member of its store; empty = every process on the store serves."""
+        member = self._member()
+        return {} if member is None else member.as_dict()
 
     def ended_threads(self) -> list[str]:
         """The names of threads that have ended although they should run. Never waits for the store."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from mercury.errors import NotActive
 from mercury.storage.api import StorageManager
 from mercury.storage.claims import Claim
 
@@ -129,5 +130,8 @@ class ClaimKeeper:
         with self._mutex:
             claims = [lease.claim for lease in self._leases.values()]
             self._leases.clear()
-        for claim in claims:
-            self._store.release(claim)
+        try:
+            for claim in claims:
+                self._store.release(claim)
+        except NotActive:
+            return  # the claims end by themselves; the active member's commits are conditional on other epochs

@@ -13,6 +13,7 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
+from mercury.engine.membership import MemberState
 from mercury.engine.status import SequenceStatus
 from mercury.errors import StorageError
 from mercury.service import paths
@@ -49,6 +50,9 @@ class StatusSource(Protocol):
 
     def readiness(self) -> dict[str, str]:
         """Each part's name and its error; ``ok`` = the part works."""
+
+    def member(self) -> dict[str, object]:
+        """Role, state and epoch of the process as a member of its store; empty = every process on the store serves."""
 
     def ended_threads(self) -> list[str]:
         """The names of threads that have ended although they should run; does not block."""
@@ -175,7 +179,10 @@ class Health:
         self._logged = store_error != "ok"
         ready = all(state == "ok" for state in parts.values())
         late = self._source.lateness() if ready else []
-        status: dict[str, object] = {"status": "degraded" if late else "ok" if ready else "not ready", **parts}
+        member = self._source.member()
+        standby = member.get("member") == MemberState.STANDBY.value and parts["store"] == "ok"
+        state = "degraded" if late else "ok" if ready else "standby" if standby else "not ready"
+        status: dict[str, object] = {"status": state, **parts, **member}
         status |= self._source.metrics()
         if late:
             status["degraded"] = late  # the HTTP status stays 200: the process accepts messages
@@ -188,7 +195,8 @@ def status_router(source: StatusSource, timeout: float = TIMEOUT) -> APIRouter:
     - ``/healthz``: 200 while the process runs; 503 when one of its threads has ended unexpectedly, so that a liveness
       probe restarts the process.
     - ``/readyz``: 200 while the process can accept messages, otherwise 503 with the reasons. The status is
-      ``degraded``, with 200, when something waits longer than the settings ``watch`` allow.
+      ``degraded``, with 200, when something waits longer than the settings ``watch`` allow; ``standby``, with 503, of
+      a member that is not the active one.
     - the status of all sequences: with ``http.status_token`` set, complete for requests that carry the token; without
       it, with masked identifiers, for direct requests from this machine. 503 with the reason while the store fails.
 

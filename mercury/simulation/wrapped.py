@@ -83,6 +83,9 @@ class WrappedStore:
     def release(self, claim: Claim) -> None:
         self.inner.release(claim)
 
+    def guard_all(self, claim: Claim | None) -> None:
+        self.inner.guard_all(claim)
+
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
         return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
 

@@ -20,7 +20,7 @@ from mercury.statemachine.hashed_enum import HashedEnum
 from mercury.storage import application
 from mercury.storage.attachments import AttachmentManager
 from mercury.storage.buffers import InvokerBufferManager
-from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.claims import Claim, ClaimStore, WorkFilter
 from mercury.storage.gauges import GaugeSource
 from mercury.storage.maintenance import (
     DeadLetterManager,
@@ -278,7 +278,7 @@ class Transaction(application.Transaction, Works, Protocol):
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and rolls back."""
 
 
-class StorageManager(RetentionStore, GaugeSource, NodeRegistry, Protocol):
+class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Protocol):
     """A store. Thread-safe."""
 
     @property
@@ -338,15 +338,6 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, Protocol):
     def work_due(self, now: float, work_filter: WorkFilter | None = None) -> dict[Topic, float]:
         """When the earliest work of each kind is due, by one query; a kind without work is missing. The filter excludes
         work that another owner has a claim on at ``now``."""
-
-    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-        """Take the claim on a sequence for ``lease`` seconds, or prolong it; ``None`` = another owner has it."""
-
-    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
-        """As `claim` for each of these. Returns those that are taken, in any order."""
-
-    def release(self, claim: Claim) -> None:
-        """Release a claim. Does nothing if the claim is lost already."""
 
     def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
         """Call ``listener`` after each commit of this process that made work, and ``others`` after such commits of

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -12,6 +14,28 @@ class Claim:
     resource: str
     owner: str
     epoch: int
+
+
+class ClaimStore(Protocol):
+    """The claims of a store, and the condition of every change that a process makes."""
+
+    def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        """Take the claim on a sequence for ``lease`` seconds, or prolong it; ``None`` = another owner has it."""
+
+    def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
+        """As `claim` for each of these. Returns those that are taken, in any order."""
+
+    def release(self, claim: Claim) -> None:
+        """Release a claim. Does nothing if the claim is lost already."""
+
+    def guard_all(self, claim: Claim | None) -> None:
+        """From now on let this process write only while ``claim`` holds; ``None`` = without a condition.
+
+        Every transaction that begins afterwards, one that joins the application's included, and every other change of
+        a store raises `NotActive` once the claim is lost, and changes nothing. Only the claim on the same resource is
+        taken and released regardless of it, and the process notes that it runs (`NodeRegistry`). A transaction keeps
+        the condition that it began under.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +55,14 @@ class WorkFilter:
         them."""
         return service is None or self.services is None or service in self.services
 
+
+#: The claim of the one member that serves, where the setting ``role`` is ``active-standby``.
+ACTIVE_MEMBER = "active member"
+#: A claim on it that never holds: no epoch is 0.
+NEVER_ACTIVE = Claim(ACTIVE_MEMBER, "", 0)
+
+#: Why a process may not write.
+INACTIVE = "this process is not the active member of its store, and writes nothing: another member serves"
 
 #: The owner of a claim that suspends a sequence: this text and the operator's name. It holds until it is given back.
 SUSPENDED = "suspended by "

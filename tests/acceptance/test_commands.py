@@ -70,6 +70,7 @@ WRONG = (
     ("--nothing",),
     ("serve",),
     ("serve", "a:b", "--port", "70000"),
+    ("serve", "a:b", "--role", "sometimes"),
     ("send",),
     ("send", "http://127.0.0.1:1/", "--body", "<a/>", "--action", "a", "--timeout", "0"),
     ("send", "http://127.0.0.1:1/", "--body", "<a/>", "--action", "a", "--rm", "2.0"),

@@ -7,6 +7,7 @@ from tests.mutation.batch_mutants import BATCHES
 from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
 from tests.mutation.life_mutants import LIFE
+from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.security_mutants import SECURITY
@@ -562,6 +563,7 @@ TESTED = (
     *OPERATIONS,
     *FLOW,
     *LIFE,
+    *MEMBERS,
     *DIRECT,
     *SECURITY,
     *STORAGE,

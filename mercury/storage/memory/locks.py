@@ -88,6 +88,11 @@ class HeldLocks:
         if not self.holds(kind, name):
             raise LockOrderError(f"{name} is changed without its lock")
 
+    @property
+    def any(self) -> bool:
+        """Whether a lock is held, or counted as held."""
+        return bool(self._held)
+
     def release(self) -> None:
         if self._held:
             self._table.release(self._held)

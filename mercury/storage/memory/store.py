@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mercury.errors import CapabilityError, Conflict, StorageError
+from mercury.errors import CapabilityError, Conflict, NotActive, StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic
 from mercury.storage.application import Ending, Outcome
-from mercury.storage.claims import SUSPENDED, Claim, WorkFilter
+from mercury.storage.claims import ACTIVE_MEMBER, INACTIVE, SUSPENDED, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
 from mercury.storage.memory import gauges
@@ -48,6 +48,7 @@ class MemoryTransaction:
         self._attachments: MemoryAttachments | None = None
         self._replay: MemoryReplay | None = None
         self._claims: list[Claim] = []
+        self._member = store.guarded_by
         self._after_commit: list[Callable[[], None]] = []
         self.outcome = _OPEN
 
@@ -156,6 +157,8 @@ class MemoryTransaction:
             for claim in self._claims:
                 self.store.check_claim(claim)
             managers = [used for used in (self._rmd, self._invoker, self._rms) if used is not None]
+            if self._member is not None and self._writes:
+                self.store.check_member(self._member)
             if self._dead_letters is not None:
                 self._dead_letters.check()
             if self._replay is not None:
@@ -173,6 +176,21 @@ class MemoryTransaction:
             if self.store.committed.attachments:
                 self._remove_attachments()
         return frozenset(topics)
+
+    @property
+    def _writes(self) -> bool:
+        """Whether this transaction has locked or changed anything."""
+        changes: list[object] = [self.locks.any]
+        if self._rms is not None:
+            changes.append(self._rms.appended)
+        if self._invoker is not None:
+            changes += [self._invoker.inserted, self._invoker.added, self._invoker.deleted]
+        if self._rmd is not None:
+            changes.append(self._rmd.inserted)
+        if self._dead_letters is not None:
+            changes += [self._dead_letters.added, self._dead_letters.deleted]
+        changes += [part.added for part in (self._attachments, self._replay) if part is not None]
+        return any(changes)
 
     def _remove_attachments(self) -> None:
         """Remove those that only rows had which this commit has removed."""
@@ -206,6 +224,8 @@ class MemoryStore:
         self.committed = Committed()
         self.lock_table = LockTable(lock_timeout)
         self._claims: dict[str, _HeldClaim] = {}
+        #: The claim of `guard_all`.
+        self.guarded_by: Claim | None = None
         self._epoch = 0
         self._listeners: list[Callable[[frozenset[Topic]], None]] = []
         self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
@@ -275,6 +295,7 @@ class MemoryStore:
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
         with self.committed.mutex:
+            self._check_active(resource)
             held = self._claims.get(resource)
             if held is not None and held.claim.owner == owner:
                 held.until = now + lease
@@ -292,17 +313,34 @@ class MemoryStore:
 
     def release(self, claim: Claim) -> None:
         with self.committed.mutex:
+            self._check_active(claim.resource)
             held = self._claims.get(claim.resource)
             if held is not None and held.claim == claim:
                 del self._claims[claim.resource]
 
-    def check_claim(self, claim: Claim) -> None:
+    def _holds(self, claim: Claim) -> bool:
         held = self._claims.get(claim.resource)
-        if held is None or held.claim != claim:
+        return held is not None and held.claim == claim
+
+    def check_claim(self, claim: Claim) -> None:
+        if not self._holds(claim):
             raise Conflict(f"the claim on {claim.resource} is lost")
+
+    def guard_all(self, claim: Claim | None) -> None:
+        self.guarded_by = claim
+
+    def check_member(self, claim: Claim) -> None:
+        """Check the claim that a transaction began under."""
+        if not self._holds(claim):
+            raise NotActive(INACTIVE)
+
+    def _check_active(self, resource: str = "") -> None:
+        if self.guarded_by is not None and resource != ACTIVE_MEMBER:
+            self.check_member(self.guarded_by)
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:  # noqa: ARG002  keeps none
         with self.committed.mutex:
+            self._check_active()
             idle = [name for name, held in self._claims.items() if held.until < idle_before][:limit]
             for name in idle:
                 del self._claims[name]
@@ -327,11 +365,13 @@ class MemoryStore:
 
     def remove_attachments(self, limit: int) -> int:
         with self.committed.mutex:
+            self._check_active()
             return self.committed.remove_attachments(limit)
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
         committed = self.committed
         with committed.mutex:
+            self._check_active()
             found = committed.rms.advance_overdue(now) + committed.rmd.advance_overdue(now, longest.acknowledgement)
             found += committed.invoker.advance_overdue(now, longest.redelivery)
             for held in self._claims.values():

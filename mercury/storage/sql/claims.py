@@ -87,6 +87,12 @@ def take_all(
     return [Claim(resource, owner, epoch) for resource, epoch in rows]
 
 
+def holder(connection: Connection, resource: str) -> tuple[Claim, float] | None:
+    """The claim on a resource and the end of its lease, seconds since the epoch; ``None`` = no owner has it."""
+    found = connection.execute(select(CLAIM).where(CLAIM.c.resource == resource, CLAIM.c.owner != "")).first()
+    return None if found is None else (Claim(found.resource, found.owner, found.epoch), float(found.until))
+
+
 def release(dialect: Dialect, connection: Connection, claim: Claim) -> None:
     """Give a claim back: it has no owner, and the next owner gets a higher epoch."""
     values = {"of_resource": claim.resource, "of_owner": claim.owner, "of_epoch": claim.epoch}

@@ -84,6 +84,7 @@ class Joins:
                 self._follow_connection(connection)
         yield tx
         tx.close_sessions(keep=True)
+        tx.check_member()
 
     # --- the end that the application makes ------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from sqlalchemy import Connection, CursorResult, Engine, Executable, Select, Tab
 from sqlalchemy.sql.dml import ReturningDelete
 
 from mercury.storage.api import LockOrderError, Topic
+from mercury.storage.claims import Claim
 from mercury.storage.order import NAMES
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql.bounded import BoundedDict
@@ -48,6 +49,10 @@ class StoreParts(Protocol):
     @property
     def counter(self) -> Callable[[int], None] | None:
         """Called after each commit with the number of its statements; ``None`` = they are not counted."""
+
+    @property
+    def guarded_by(self) -> Claim | None:
+        """The claim of `StorageManager.guard_all`."""
 
     def soon(self, due: float | None, /) -> bool:
         """Whether a worker must be woken for work that is due at this time."""

@@ -11,7 +11,7 @@ from sqlalchemy import URL, Connection, select
 
 from mercury.errors import StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
-from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.claims import ACTIVE_MEMBER, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
 from mercury.storage.nodes import Node
@@ -79,6 +79,8 @@ class SqlStore:
         self.remembered_keys: BoundedDict[SequenceKey] = BoundedDict(REMEMBERED)
         #: Makes transactions that other databases may take part in; ``None`` = no databases were named.
         self.coordinator: TransactionCoordinator | None = None
+        #: The claim of `guard_all`.
+        self.guarded_by: Claim | None = None
         self.commit_markers = CommitMarkers(self.engine, dialect)
         self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._listeners: list[CommitListener] = []
@@ -133,6 +135,17 @@ class SqlStore:
         self._require_open()
         with translated(), self._autocommit.connect() as connection:
             yield connection
+
+    @contextmanager
+    def _changing(self) -> Iterator[Connection]:
+        """A connection for changes outside any unit of work, under the claim of `guard_all`."""
+        if self.guarded_by is None:
+            with self.reading() as connection:
+                yield connection
+        else:
+            self._require_open()
+            with SqlTransaction(self) as tx:
+                yield tx.writing()
 
     @contextmanager
     def _reader(self) -> Iterator[work.Reader]:
@@ -207,23 +220,29 @@ class SqlStore:
     # --- claims ----------------------------------------------------------------------------------------------------
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
-        with self.reading() as connection:
+        with self._claiming(resource) as connection:
             at = None if self._database_clock else now
             return claims.take(self.dialect, connection, resource, owner, at, lease)
 
     def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
         if not resources:
             return []
-        with self.reading() as connection:
+        with self._changing() as connection:
             at = None if self._database_clock else now
             return claims.take_all(self.dialect, connection, resources, owner, at, lease)
 
     def release(self, claim: Claim) -> None:
-        with self.reading() as connection:
+        with self._claiming(claim.resource) as connection:
             claims.release(self.dialect, connection, claim)
 
+    def _claiming(self, resource: str) -> AbstractContextManager[Connection]:
+        return self.reading() if resource == ACTIVE_MEMBER else self._changing()
+
+    def guard_all(self, claim: Claim | None) -> None:
+        self.guarded_by = claim
+
     def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
-        with self.reading() as connection:
+        with self._changing() as connection:
             return retention.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
 
     def count_commits(self, counter: Callable[[int], None]) -> None:
@@ -243,7 +262,7 @@ class SqlStore:
 
     def remove_attachments(self, limit: int) -> int:
         self._has_attachments = False  # before the query: a transaction may write some meanwhile
-        with self.reading() as connection:
+        with self._changing() as connection:
             removed, left = attachments.remove_unused(connection, limit)
         if left:
             self._has_attachments = True
@@ -258,7 +277,7 @@ class SqlStore:
             nodes.forget(connection, identifier)
 
     def advance_overdue(self, now: float, longest: Pauses) -> int:
-        with self.reading() as connection:
+        with self._changing() as connection:
             at = self.dialect.now(connection) if self._database_clock else now
             found = clocks.advance_overdue(connection, now, at, longest)
         if found:

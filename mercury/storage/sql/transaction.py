@@ -9,10 +9,10 @@ from typing import Protocol
 from sqlalchemy import Connection, select
 from sqlalchemy.orm import Session
 
-from mercury.errors import CapabilityError, Conflict, DataError, StorageError, TransientStorageError
+from mercury.errors import CapabilityError, Conflict, DataError, NotActive, StorageError, TransientStorageError
 from mercury.storage.api import Topic
 from mercury.storage.application import Ending, Outcome
-from mercury.storage.claims import Claim
+from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
@@ -51,6 +51,8 @@ class SqlTransaction(Statements):
         #: Whether the commit may announce the topics to other processes, and whether it has done so.
         self._announces = self._announced = False
         self._claims: list[Claim] = []
+        #: Of `StorageManager.guard_all`, when this transaction began.
+        self._member = store.guarded_by
         self._after_commit: list[Callable[[], None]] = []
         self._sessions = Sessions()
         self._savepoints: Savepoints | None = None
@@ -278,17 +280,34 @@ class SqlTransaction(Statements):
         if not self.rms.flush_appended(marker) and marker is not None:
             self.store.commit_markers.insert(self.writing(), marker)
         self.attachments.remove_unnamed()
-        if self._writing and self._claims:
+        if self._writing and (self._claims or self._member is not None):
             self._check_claims()
         self.send_pending()
 
     def _check_claims(self) -> None:
+        """Lock the claims of this transaction, and that of the active member.
+
+        :raises NotActive: this process is not the active member any more.
+        :raises Conflict: another claim is lost.
+        """
         held: set[Claim] = set()
-        for part in chunks([claim.resource for claim in self._claims]):
+        member = [] if self._member is None else [self._member]
+        for part in chunks([claim.resource for claim in (*member, *self._claims)]):
             held.update(Claim(**row) for row in self.read_changing(HELD, {"resources": part}))
+        if self._member is not None and self._member not in held:
+            raise NotActive(INACTIVE)
         for claim in self._claims:
             if claim not in held:
                 raise Conflict(f"the claim on {claim.resource} is lost")
+
+    def check_member(self) -> None:
+        """In a transaction that the application commits: lock the claim of the active member until then.
+
+        :raises NotActive: this process is not the active member any more.
+        """
+        if self._member is not None:
+            self.writing()
+            self._check_claims()
 
     def commit_store(self) -> None:
         """Commit this transaction's part in the store's database."""

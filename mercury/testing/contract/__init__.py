@@ -23,6 +23,7 @@ TESTS = (
     "lifetimes",
     "locking",
     "many_threads",
+    "members",
     "model",
     "priorities",
     "records",

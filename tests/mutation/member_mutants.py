@@ -1,0 +1,89 @@
+"""The guards of members and of lists of addresses, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+CONTRACT = "tests/conformance/test_members.py"
+LEASE = "tests/unit/engine/runtime/test_lease.py"
+
+MEMBERS = (
+    Mutant(
+        "claim of the active member at the commit",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.prepare_commit",
+                "(self._claims or self._member is not None)",
+                "self._claims",
+            ),
+        ),
+        test=f"{CONTRACT}::test_a_member_that_has_lost_its_claim_commits_nothing",
+    ),
+    Mutant(
+        "claim of the active member at the commit in memory",
+        (
+            Change(
+                "mercury.storage.memory.store:MemoryTransaction._commit",
+                "if self._member is not None and self._writes:",
+                "if False:",
+            ),
+        ),
+        test=f"{CONTRACT}::test_a_member_that_has_lost_its_claim_commits_nothing",
+    ),
+    Mutant(
+        "claim of the active member in a transaction of the application",
+        (Change("mercury.storage.sql.joining:Joins.join", "        tx.check_member()\n", ""),),
+        test="tests/storage/test_members.py"
+        "::test_an_application_that_joins_mercury_commits_nothing_after_the_claim_is_lost",
+    ),
+    Mutant(
+        "claim that a transaction began under",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction._check_claims",
+                "        held: set[Claim] = set()\n",
+                "        held: set[Claim] = set()\n        self._member = self.store.guarded_by\n",
+            ),
+        ),
+        test=f"{CONTRACT}::test_a_transaction_keeps_the_claim_that_it_began_under",
+    ),
+    Mutant(
+        "claim of the active member outside transactions",
+        (Change("mercury.storage.sql.store:SqlStore._changing", "if self.guarded_by is None:", "if True:"),),
+        test=f"{CONTRACT}::test_no_other_change_of_a_member_that_has_lost_its_claim_is_made",
+    ),
+    Mutant(
+        "a member that was taken over is another owner",
+        (
+            Change(
+                "mercury.engine.runtime.lease:ActiveLease._stop_to_serve",
+                "        self._owner = self._new_owner()\n",
+                "",
+            ),
+        ),
+        test=f"{LEASE}::test_a_member_that_was_taken_over_and_comes_back_has_another_owner",
+    ),
+    Mutant(
+        "an epoch that another member had meanwhile",
+        (
+            Change(
+                "mercury.engine.membership:Member.answered",
+                "claim is None or (self.state is MemberState.ACTIVE and claim != self.claim)",
+                "claim is None",
+            ),
+        ),
+        test="tests/unit/engine/test_membership.py::test_a_claim_that_another_member_had_meanwhile_is_lost",
+    ),
+    Mutant(
+        "a standby writes nothing",
+        (
+            Change(
+                "mercury.engine.runtime.lease:ActiveLease.turn",
+                "        if self._member.state is MemberState.STANDBY:\n"
+                "            self._store.guard_all(NEVER_ACTIVE)\n",
+                "",
+            ),
+        ),
+        test=f"{LEASE}::test_one_of_two_members_serves",
+    ),
+)
