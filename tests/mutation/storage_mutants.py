@@ -66,7 +66,7 @@ STORAGE = (
     Mutant(
         "buffer that was served since the query",
         (Change("mercury.engine.delivery.turns:Turns.served", "self._served |= ", "_ = "),),
-        test="tests/unit/engine/delivery/test_turns.py::"
+        test="tests/unit/engine/delivery/test_turns_of_buffers.py::"
         "test_buffer_that_was_served_since_the_query_is_not_worked_on_again",
     ),
     Mutant(
