@@ -52,6 +52,18 @@ STORAGE = (
         test="tests/storage/test_many_buffers.py::test_under_at_most_once_the_begin_of_each_run_is_committed_first",
     ),
     Mutant(
+        "rate of a service in a delivery from several buffers",
+        (
+            Change(
+                "mercury.engine.delivery.several:SeveralBuffers._is_simple",
+                "            return False  # a limit on its rate counts the calls of each run",
+                "            pass",
+            ),
+        ),
+        test="tests/scenario/test_fair_scheduling.py::"
+        "test_buffers_of_a_service_with_a_limited_rate_get_no_more_together",
+    ),
+    Mutant(
         "time of a delivery from several buffers",
         (
             Change(

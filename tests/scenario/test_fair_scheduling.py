@@ -9,6 +9,7 @@ import pytest
 from mercury.engine.application import MessageContext
 from mercury.engine.delivery.call_times import TOGETHER_SECONDS
 from mercury.engine.exchange import Arrival
+from mercury.engine.rates import RateSettings
 from mercury.wire.envelope import HttpMessage
 
 from .foreign import RM11_SOAP12, Foreign, identifier_in
@@ -21,9 +22,10 @@ GREEDY, HONEST = "192.0.2.1", "192.0.2.99"
 class Server:
     """A node whose handler takes its time, and one thread that calls it."""
 
-    def __init__(self, seconds: float = 0.1) -> None:
+    def __init__(self, seconds: float = 0.1, rates: RateSettings | None = None) -> None:
         self.world = World()
-        self.node = Node("server", self.world, policy=replace(DESTINATION, max_backlog=1000))
+        policy = replace(DESTINATION, max_backlog=1000)
+        self.node = Node("server", self.world, policy=policy, rates=rates or RateSettings())
         self.foreign = Foreign(RM11_SOAP12)
         self.seconds = seconds
         self.handled: list[str] = []
@@ -135,3 +137,12 @@ def test_one_transaction_with_several_buffers_ends_in_time_for_the_others() -> N
     while server.look():
         pass
     assert len(server.handled) == 101
+
+
+def test_buffers_of_a_service_with_a_limited_rate_get_no_more_together() -> None:
+    server = Server(seconds=0.0, rates=RateSettings(services=(f"{SERVICE}=4",)))
+    server.fill(GREEDY, sequences=1, messages=1)
+    server.look()
+    server.fill(GREEDY, sequences=10, messages=1)
+    server.look()
+    assert len(server.handled) <= 5
