@@ -88,7 +88,9 @@ def _cursor(after: str | None) -> tuple[int, int]:
 def position_at(tx: SqlTransaction, position: Column[Any], time: Column[Any], at: float) -> int:
     """The lowest position from which on the times are not before ``at``, nearly: times grow with positions except for
     transactions that took long."""
-    (ends,) = tx.read(select(func.min(position).label("low"), func.max(position).label("high")))
+    # Two subqueries: SQLite answers each from the index, and would read the whole table for both at once.
+    low_end, high_end = (select(each(position)).scalar_subquery() for each in (func.min, func.max))
+    (ends,) = tx.read(select_any(low_end.label("low"), high_end.label("high")))
     if ends["low"] is None:
         return 0
     low, high = int(ends["low"]), int(ends["high"]) + 1
