@@ -64,6 +64,7 @@ def console(
             return found[0]
 
         made_console = console_of(opened, store_name(url), own, coordinator=coordinator, watch=settings.watch)
+        ending.callback(made_console.close)
         listening = bind(host, port, tls=settings.tls.server_cert is not None)
         ending.callback(listening.socket.close)
 

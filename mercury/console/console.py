@@ -6,12 +6,27 @@ import datetime
 import secrets
 import time
 from collections.abc import Callable
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter
 from starlette.types import ASGIApp
 
-from mercury.console.pages import audit, doubt, letters, messages, nodes, overview, sequences, services
+from mercury.console.pages import (
+    audit,
+    doubt,
+    letter_actions,
+    letters,
+    message_actions,
+    messages,
+    nodes,
+    overview,
+    reconcile,
+    sequence_actions,
+    sequences,
+    services,
+)
+from mercury.console.reports import Reports
 from mercury.console.router import router_of
 from mercury.console.settings import ConsoleSettings
 from mercury.console.site import Site
@@ -57,8 +72,14 @@ class Console:
         messages.add_pages(site, operations, zone)
         letters.add_pages(site, operations)
         services.add_pages(site, operations)
-        doubt.add_pages(site, store, coordinator)
+        doubt.add_pages(site, store, coordinator, clock)
+        sequence_actions.add_actions(site, operations)
+        message_actions.add_actions(site, operations)
+        letter_actions.add_actions(site, operations)
         nodes.add_pages(site, operations)
+        folder = Path(settings.reports) if settings.reports is not None else None
+        self._reports = Reports(folder)
+        reconcile.add_pages(site, operations, self._reports)
         audit.add_pages(site, operations, zone)
 
     def application(self) -> ASGIApp:
@@ -74,3 +95,7 @@ class Console:
         ticket = self._secret()
         self._site.gate.logins.add_ticket(ticket, name, self._clock())
         return link("login", ticket=ticket)
+
+    def close(self) -> None:
+        """End a comparison that was begun here and is running. The store stays open."""
+        self._reports.stop()

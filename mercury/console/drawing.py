@@ -84,8 +84,8 @@ def _drawn(table: Table[Any, Any, Any], places: Mapping[Any, tuple[float, float]
             '<svg class="machine" viewBox="0 0 {} {}" width="{}" role="img" aria-label="{}: the state is {}, {}">'
         ).format(width, height, width, table.name, now.name, WORDS[now]),
         Markup(
-            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8"'
-            ' orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
+            '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9"'
+            ' markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
         ),
     ]
     for (source, target), events in _moves(table).items():
@@ -132,7 +132,8 @@ def _path(source: tuple[float, float], target: tuple[float, float]) -> str:
     start, end = _edge((x1, y1), (x2, y2)), _edge((x2, y2), (x1, y1))
     dx, dy = x2 - x1, y2 - y1
     length = max(1.0, (dx * dx + dy * dy) ** 0.5)
-    bend = 9 + length / 22
+    passes_a_box = dy == 0 and abs(dx) > 1.5 * COLUMN
+    bend = 70.0 if passes_a_box else 9 + length / 22
     middle = ((start[0] + end[0]) / 2 - dy / length * bend, (start[1] + end[1]) / 2 + dx / length * bend)
     return f"M{start[0]:.0f} {start[1]:.0f}Q{middle[0]:.0f} {middle[1]:.0f} {end[0]:.0f} {end[1]:.0f}"
 
@@ -194,11 +195,15 @@ def gaps(have: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return found
 
 
+def listed(numbers: Sequence[tuple[int, int]], most: int = 8) -> str:
+    """Ranges of numbers as text."""
+    more = f" and {len(numbers) - most} more ranges" if len(numbers) > most else ""
+    return (", ".join(_numbers(low, high) for low, high in numbers[:most]) or "none") + more
+
+
 def in_words(have: Sequence[tuple[int, int]], highest: int) -> str:
-    """Which numbers are there, and which are missing."""
-    shown = ", ".join(_numbers(low, high) for low, high in list(have)[:8]) or "none"
-    more = f" and {len(have) - 8} more ranges" if len(have) > 8 else ""
-    return f"{shown}{more} of {highest:,}"
+    """Which numbers are there."""
+    return f"{listed(have)} of {highest:,}"
 
 
 def _numbers(low: int, high: int) -> str:

@@ -20,6 +20,9 @@ POLICY = "; ".join(
     )
 )
 
+#: Of a document that another program has written: it has its own styles, and can do nothing.
+DOCUMENT_POLICY = "sandbox; default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+
 ALWAYS = MappingProxyType(
     {
         "content-security-policy": POLICY,
@@ -45,7 +48,7 @@ class SecurityHeaders:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 for name, value in ALWAYS.items():
-                    headers[name] = value
+                    headers.setdefault(name, value)
                 headers.setdefault("cache-control", "no-store")
             await send(message)
 

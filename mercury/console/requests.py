@@ -56,11 +56,14 @@ def check_host(headers: Mapping[str, str], client: str | None, hosts: tuple[str,
 def check_origin(headers: Mapping[str, str]) -> None:
     """Check that a form was sent by a page of this console.
 
+    Under the referrer policy of its pages browsers send the origin ``null``, which says nothing; what counts then is
+    Sec-Fetch-Site, and in any case the form's token.
+
     :raises Refused: the browser says that another site's page has sent it.
     """
     site = headers.get("sec-fetch-site", "same-origin")
     origin = headers.get("origin")
-    same = origin is None or urlsplit(origin).netloc.lower() == headers.get("host", "").lower()
+    same = origin in (None, "null") or urlsplit(origin or "").netloc.lower() == headers.get("host", "").lower()
     if site not in ("same-origin", "none") or not same:
         raise Refused(403, "A page of another site has sent this form; nothing was done.")
 

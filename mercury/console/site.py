@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 
 from mercury.console.blocking import BlockingCalls
 from mercury.console.gate import Caller, Gate, may_act
-from mercury.console.headers import SecurityHeaders
+from mercury.console.headers import DOCUMENT_POLICY, SecurityHeaders
 from mercury.console.live import Streams, wants_stream
 from mercury.console.logins import TooManyAttempts
 from mercury.console.problems import Problem, problem_of
@@ -26,11 +26,11 @@ from mercury.console.rendering import Templates
 from mercury.console.requests import Refused, read_query
 from mercury.console.settings import ConsoleSettings
 from mercury.console.users import ConsoleAccess
-from mercury.console.visits import Done, View, Visit, link
+from mercury.console.visits import Document, Done, View, Visit, link
 
 log = logging.getLogger("mercury.console")
 
-PageFunction = Callable[[Visit], View]
+PageFunction = Callable[[Visit], View | Document]
 ActionFunction = Callable[[Visit], Done | View]
 
 #: The pages of the navigation: name, label and access key.
@@ -52,6 +52,7 @@ STATIC = MappingProxyType(
         "icon.svg": "image/svg+xml",
     }
 )
+READERS = "You are logged in as a reader: log in with the token of operators to change the store."
 #: The relative addresses to which a login may lead.
 _OWN = re.compile(r"[a-z-]*(\?[^\s\\]*)?")
 
@@ -91,6 +92,16 @@ class Site:
     def page(self, name: str, function: PageFunction) -> None:
         """Add a page. The function reads the store, in a thread."""
         self._route(name, "GET", partial(self._page, name, function))
+
+    def question(self, name: str, function: PageFunction) -> None:
+        """Add the page that asks before an action of the same name, for operators only."""
+
+        def ask(visit: Visit) -> View | Document:
+            if not visit.is_operator:
+                raise Refused(403, READERS)
+            return function(visit)
+
+        self.page(name, ask)
 
     def action(self, name: str, function: ActionFunction) -> None:
         """Add an action, which operators only may use. The function changes the store, in a thread."""
@@ -139,6 +150,8 @@ class Site:
         if wants_stream(request):
             return self._streams.response(request, partial(self._again, name, function, request, caller))
         view = await self._blocking.run(partial(function, visit))
+        if isinstance(view, Document):
+            return HTMLResponse(view.body, headers={"content-security-policy": DOCUMENT_POLICY})
         return await self._answer(request, caller, visit, view)
 
     async def _again(self, name: str, function: PageFunction, request: Request, caller: Caller) -> str | None:
@@ -149,6 +162,8 @@ class Site:
                 return None
             visit = Visit(page=name, query=read_query(request.url.query), user=caller.user, now=self._clock())
             view = function(visit)
+            if isinstance(view, Document):
+                return None
             return self._templates.render(view.template, self._values(caller, visit, view, "part.html"))
 
         return await self._blocking.run(read)
@@ -158,7 +173,7 @@ class Site:
         if caller.user is None:
             return self._not_logged_in(request, caller)
         if not may_act(caller.user):
-            raise Refused(403, "You are logged in as a reader: log in with the token of operators to change the store.")
+            raise Refused(403, READERS)
         visit = Visit(
             page=name, query=read_query(request.url.query), form=caller.form, user=caller.user, now=self._clock()
         )

@@ -85,6 +85,13 @@ class View:
     status: int = 200
 
 
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A document that another program has written, as HTML: it is shown without scripts and forms."""
+
+    body: bytes
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """An action is done: the browser goes to a page, which shows the note once."""

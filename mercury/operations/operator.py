@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mercury.engine.ids import Ids
 from mercury.engine.lateness import WatchSettings
+from mercury.operations.acting import note
 from mercury.operations.letter_actions import LetterActions
 from mercury.operations.letters import Letters
 from mercury.operations.message_actions import MessageActions
@@ -16,7 +17,7 @@ from mercury.operations.overview import StoreView, problems
 from mercury.operations.sequences import Sequences
 from mercury.operations.services import Services
 from mercury.operations.steering import SequenceActions, ServiceActions
-from mercury.storage.audit import AuditEntry, AuditFilter
+from mercury.storage.audit import Actor, AuditEntry, AuditFilter, TargetKind
 from mercury.storage.searching import Page, SequenceFilter
 from mercury.storage.sql.reads import depth, operators
 from mercury.storage.sql.store import SqlStore
@@ -63,6 +64,14 @@ class Operations:
             figures, nodes = depth.depth(tx, MOST_LINES), node_lines(tx, now)
         found = problems(figures, nodes, stuck, self._watch, now)
         return StoreView(at=now, depth=figures, nodes=nodes, stuck=stuck, problems=found)
+
+    def note(self, actor: Actor, action: str, kind: TargetKind, target: str, *, reason: str = "") -> None:
+        """Write to the audit what was done outside the store.
+
+        :raises StorageError: the store failed.
+        """
+        with self._store.transaction() as tx:
+            note(tx, self._clock, actor, action, kind, target, reason=reason)
 
     def audit(self, which: AuditFilter | None = None, after: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """What was done by hand, the newest first.

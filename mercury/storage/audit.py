@@ -23,6 +23,8 @@ class TargetKind(enum.Enum):
     MESSAGE = "message"
     DEAD_LETTER = "dead letter"
     TRANSACTION = "transaction"
+    #: A comparison of two tables by the reconciler.
+    COMPARISON = "comparison"
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def test_a_form_token_of_another_session_does_nothing(browser: Browser) -> None:
     "headers",
     [
         {"origin": "http://evil.example"},
-        {"origin": "null"},
+        {"origin": "null", "sec_fetch_site": "cross-site"},
         {"origin": "http://127.0.0.1:1"},
         {"sec_fetch_site": "cross-site"},
         {"sec_fetch_site": "same-site"},

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
+from mercury.console.acting import actor_of, reason_of
 from mercury.console.site import Site
-from mercury.console.visits import View, Visit
+from mercury.console.visits import BadRequest, Done, Question, View, Visit, link
 from mercury.errors import MercuryError
+from mercury.operations.transactions import resolve
 from mercury.storage.opening import name_resources
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Verdict
+from mercury.storage.xa.names import Gtrid, read_gtrid
 from mercury.storage.xa.operator import Operator, Overview
 
+VERDICTS: Mapping[str, Verdict] = MappingProxyType({"commit": Verdict.COMMIT, "rollback": Verdict.ABORT})
 #: Seconds after which recovery should have finished a transaction whose databases answer.
 SOON = 15.0
 
@@ -31,8 +36,13 @@ class InDoubtLine:
     advice: str
 
 
-def add_pages(site: Site, store: SqlStore, coordinator: Callable[[], Coordinator | None]) -> None:
-    """Add the list."""
+def add_pages(
+    site: Site, store: SqlStore, coordinator: Callable[[], Coordinator | None], clock: Callable[[], float]
+) -> None:
+    """Add the list, and the action that finishes a transaction.
+
+    :param clock: seconds since the epoch.
+    """
 
     def listed(_visit: Visit) -> View:
         try:
@@ -41,7 +51,57 @@ def add_pages(site: Site, store: SqlStore, coordinator: Callable[[], Coordinator
             return View(template="doubt.html", values={"found": None, "lines": (), "error": str(error)})
         return View(template="doubt.html", values={"found": found, "lines": lines_of(found), "error": ""})
 
+    def wanted(visit: Visit) -> tuple[Gtrid, str]:
+        verdict = visit.text("verdict")
+        if verdict not in VERDICTS:
+            raise BadRequest(f"{verdict!r} is neither commit nor rollback.")
+        try:
+            return read_gtrid(visit.text("gtrid")), verdict
+        except MercuryError as error:
+            raise BadRequest(str(error)) from error
+
+    def ask(visit: Visit) -> View:
+        gtrid, verdict = wanted(visit)
+        _, decided = Operator(coordinator_of(store, coordinator)).find(gtrid)
+        forced = verdict == "commit" and decided is None
+        lines = [
+            str(gtrid),
+            "It is finished in every database that answers, as recovery does, and never against its decision.",
+        ]
+        if forced:
+            lines.append(
+                "It is not decided: some of its databases may not have prepared it, or may have rolled it back. Then a "
+                "part of the transaction is lost."
+            )
+        return Question(
+            title="Commit the transaction?" if verdict == "commit" else "Roll the transaction back?",
+            lines=lines,
+            action="doubt-resolve",
+            fields={"gtrid": str(gtrid), "verdict": verdict},
+            button="Commit it" if verdict == "commit" else "Roll it back",
+            back=link("doubt"),
+            box=("force", "Commit it without a decision: I know that its other databases have committed.")
+            if forced
+            else None,
+        ).view()
+
+    def act(visit: Visit) -> Done:
+        gtrid, verdict = wanted(visit)
+        finished = resolve(
+            coordinator_of(store, coordinator),
+            gtrid,
+            VERDICTS[verdict],
+            actor_of(visit),
+            clock,
+            force=visit.flag("force"),
+            reason=reason_of(visit),
+        )
+        done = "Committed" if verdict == "commit" else "Rolled back"
+        return Done(to=link("doubt"), note=f"{done}: {', '.join(finished) or 'no branch was left'}.")
+
     site.page("doubt", listed)
+    site.question("doubt-resolve", ask)
+    site.action("doubt-resolve", act)
 
 
 def coordinator_of(store: SqlStore, named: Callable[[], Coordinator | None]) -> Coordinator:

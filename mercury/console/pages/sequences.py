@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from mercury.console import drawing
+from mercury.console.pages.advice import advice
 from mercury.console.pages.facts import Fact, known
+from mercury.console.pages.sequence_actions import buttons
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, NotFound, View, Visit, link
 from mercury.operations.operator import Operations
@@ -68,6 +70,8 @@ def add_pages(site: Site, operations: Operations) -> None:
                 "missing": [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high in whole.gaps[:20]],
                 "more_missing": max(0, len(whole.gaps) - 20),
                 "facts": facts(whole),
+                "advice": advice(whole),
+                "actions": buttons(whole) if visit.is_operator else (),
             },
         )
 

@@ -1,0 +1,50 @@
+"""What an operator can do about a sequence that waits, in sentences."""
+
+from __future__ import annotations
+
+from mercury.console.drawing import listed
+from mercury.operations.sequences import WholeSequence
+from mercury.storage.records import RmdRecord, RmsRecord
+
+
+def advice(whole: WholeSequence) -> list[str]:
+    """What to look at and to do, the most useful first; empty = nothing is to be done."""
+    line = whole.line
+    if line.suspended_by is not None:
+        return [f"{line.suspended_by} has suspended it: ask why, or look at the timeline. Resume it to let it go on."]
+    if not line.stuck:
+        return []
+    if isinstance(whole.record, RmsRecord):
+        return _for_source(whole.record)
+    return _for_destination(whole, whole.record)
+
+
+def _for_source(record: RmsRecord) -> list[str]:
+    if record.machine.failure is not None:
+        return ["It has failed, and sends nothing any more. Its messages are in a successor, or are dead letters."]
+    return [
+        f"Look whether {record.channel.endpoint} can be reached from the nodes and what its log says. Messages are "
+        "tried again by themselves, and nothing is lost meanwhile.",
+        "If the other side has lost the sequence, restart it in a successor.",
+    ]
+
+
+def _for_destination(whole: WholeSequence, record: RmdRecord) -> list[str]:
+    why = whole.line.why or ""
+    if why.startswith("its handler"):
+        return [
+            "Open its first waiting message to see the payload that the handler refuses.",
+            "Correct the handler, or what it needs, and try the message again. Or park it: it becomes a dead letter, "
+            "and the messages behind it are delivered.",
+        ]
+    if "has not arrived" in why:
+        sender = record.identity or record.peer
+        return [
+            f"The other side{f' ({sender})' if sender else ''} has to send {listed(whole.gaps)}: look at its sequence "
+            "with this identifier there. It repeats what is not acknowledged by itself.",
+            "If it cannot, terminate the sequence: it may send the rest in another one. What is behind the gap is "
+            "delivered or not by IncompleteSequenceBehavior, which the timeline then says.",
+        ]
+    if record.service is not None:
+        return [f"The service {record.service} is paused: resume it to let its messages be delivered."]
+    return []

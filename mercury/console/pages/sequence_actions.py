@@ -1,0 +1,142 @@
+"""Actions on a sequence, with a question before those that end it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mercury.console import drawing
+from mercury.console.acting import actor_of, reason_of
+from mercury.console.fields import member
+from mercury.console.site import Site
+from mercury.console.visits import Done, NotFound, Question, View, Visit, link
+from mercury.operations.operator import Operations
+from mercury.operations.restarting import InDoubt, doubtful
+from mercury.operations.sequences import WholeSequence
+from mercury.statemachine.tables import RmsState
+from mercury.storage.records import RmsRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Button:
+    """An action that the page of a sequence offers."""
+
+    label: str
+    #: The page that asks, or the action itself, which gets the fields.
+    href: str
+    fields: dict[str, str] = field(default_factory=dict)
+    ask: bool = False
+    danger: bool = False
+
+
+def buttons(whole: WholeSequence) -> list[Button]:
+    """The actions that are possible now."""
+    line, record = whole.line, whole.record
+    chosen = {"id": line.id, "seen": line.seen}
+    found = []
+    over = line.status.state.name.startswith("ENDED") or line.status.failure is not None
+    if line.suspended_by is not None:
+        found.append(Button(label="Resume", href="sequence-resume", fields=chosen))
+    elif not over or line.waiting.value:
+        found.append(Button(label="Suspend", href="sequence-suspend", fields=chosen))
+    if over:
+        return found
+    if not line.status.closed:
+        found.append(Button(label="Close…", href=link("sequence-close", **chosen), ask=True))
+    found.append(Button(label="Terminate…", href=link("sequence-terminate", **chosen), ask=True, danger=True))
+    if isinstance(record, RmsRecord) and record.machine.state is not RmsState.NEW:
+        href = link("sequence-restart", **chosen)
+        found.append(Button(label="Restart in a successor…", href=href, ask=True, danger=True))
+    return found
+
+
+def add_actions(site: Site, operations: Operations) -> None:
+    """Add the actions."""
+    actions = operations.sequence_actions
+
+    def whole_of(visit: Visit) -> WholeSequence:
+        whole = operations.sequences.one(visit.text("id")) if visit.text("id") else None
+        if whole is None:
+            raise NotFound(f"There is no sequence {visit.text('id')!r}.")
+        return whole
+
+    def done(visit: Visit, note: str) -> Done:
+        return Done(to=link("sequence", id=visit.text("id")), note=note)
+
+    def suspend(visit: Visit) -> Done:
+        actions.suspend(visit.text("id"), actor_of(visit), expected=visit.given("seen"), reason=reason_of(visit))
+        return done(visit, "Suspended: no process works on it until you resume it. Arrivals are still acknowledged.")
+
+    def resume(visit: Visit) -> Done:
+        actions.resume(visit.text("id"), actor_of(visit), expected=visit.given("seen"), reason=reason_of(visit))
+        return done(visit, "Resumed: its work is due now.")
+
+    def close(visit: Visit) -> Done:
+        actions.close(visit.text("id"), actor_of(visit), expected=visit.given("seen"), reason=reason_of(visit))
+        return done(visit, "A process that runs on this store will close it.")
+
+    def terminate(visit: Visit) -> Done:
+        actions.terminate(visit.text("id"), actor_of(visit), expected=visit.given("seen"), reason=reason_of(visit))
+        return done(visit, "A process that runs on this store will terminate it.")
+
+    def restart(visit: Visit) -> Done:
+        wanted = InDoubt.RESEND if visit.flag("resend") else member(visit, "in_doubt", InDoubt) or InDoubt.PARK
+        name, actor, seen = visit.text("id"), actor_of(visit), visit.given("seen")
+        actions.restart(name, actor, in_doubt=wanted, expected=seen, reason=reason_of(visit))
+        what = "sent again" if wanted is InDoubt.RESEND else "dead letters now"
+        return done(visit, f"Restarted: a successor sends the rest. Messages that may have arrived are {what}.")
+
+    def question(visit: Visit, title: str, lines: list[str], button: str, box: tuple[str, str] | None = None) -> View:
+        return Question(
+            title=title,
+            lines=lines,
+            action=visit.page,
+            fields={"id": visit.text("id"), "seen": visit.text("seen")},
+            button=button,
+            back=link("sequence", id=visit.text("id")),
+            box=box,
+        ).view()
+
+    def ask_close(visit: Visit) -> View:
+        whole = whole_of(visit)
+        text = (
+            "A process on this store ends it when everything is acknowledged. Later messages of its key go to a "
+            "successor."
+            if isinstance(whole.record, RmsRecord)
+            else "It takes no new message, and what it has received is delivered. Its source "
+            "gets CloseSequence, and may send the rest in another sequence; .NET takes this for an error."
+        )
+        return question(visit, "Close the sequence?", [whole.line.id, text], "Close it")
+
+    def ask_terminate(visit: Visit) -> View:
+        whole = whole_of(visit)
+        text = (
+            f"Its {whole.line.waiting} messages that are not acknowledged become dead letters. To send them in a "
+            "successor instead, go back and restart it."
+            if isinstance(whole.record, RmsRecord)
+            else "It ends. Messages behind a gap are delivered or not by its IncompleteSequenceBehavior. Its source "
+            "gets TerminateSequence, and may send what is not acknowledged in another sequence."
+        )
+        return question(visit, "Terminate the sequence?", [whole.line.id, text], "Terminate it")
+
+    def ask_restart(visit: Visit) -> View:
+        whole = whole_of(visit)
+        lines = [whole.line.id, "It is given up, and what was never sent goes out in a successor, in the same order."]
+        box = None
+        numbers = doubtful(whole.record) if isinstance(whole.record, RmsRecord) else ()
+        if numbers:
+            lines.append(
+                f"Sent and not acknowledged: {drawing.listed(numbers)}. The other side may have them: they become dead "
+                "letters whose outcome is unknown, unless you check the box."
+            )
+            box = ("resend", "Send these again in the successor: they may take effect twice.")
+        return question(visit, "Restart the sequence in a successor?", lines, "Restart it", box)
+
+    for name, function in (("suspend", suspend), ("resume", resume)):
+        site.action(f"sequence-{name}", function)
+    for name, ask, act in (
+        ("close", ask_close, close),
+        ("terminate", ask_terminate, terminate),
+        ("restart", ask_restart, restart),
+    ):
+        site.question(f"sequence-{name}", ask)
+        site.action(f"sequence-{name}", act)

@@ -1,0 +1,259 @@
+"""What operators do with the pages, without JavaScript: it takes effect, is in the audit, and readers cannot do it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mercury.operations.operator import Operations
+from mercury.statemachine.effects import Certainty
+from mercury.storage.audit import Via
+from mercury.storage.letters import EVERY_LETTER, LetterFilter
+from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.store import SqlStore
+
+from .browsing import READER, Answer, Browser, console_of, serving
+from .prepared import BANK, BILLING, Prepared, copied, prepare
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def prepared(made: Prepared, tmp_path: Path) -> Prepared:
+    """A copy of the prepared store, which the test may change."""
+    return copied(made, tmp_path)
+
+
+@pytest.fixture
+def store(prepared: Prepared) -> Iterator[SqlStore]:
+    with contextlib.closing(open_sql_store(prepared.url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def operations(store: SqlStore, prepared: Prepared) -> Operations:
+    return Operations(store, prepared.clock)
+
+
+@pytest.fixture
+def browser(store: SqlStore, prepared: Prepared) -> Iterator[Browser]:
+    with serving(console_of(store, prepared.clock).application()) as url:
+        made = Browser(url)
+        made.log_in()
+        yield made
+
+
+def last(operations: Operations) -> tuple[str, str, str, Via, str]:
+    entry = operations.audit().items[0]
+    return entry.action, entry.target, entry.actor, entry.via, entry.note
+
+
+def letters(operations: Operations, which: LetterFilter = EVERY_LETTER) -> list[str]:
+    return [each.id for each in operations.letters.page(which, limit=100).items]
+
+
+def asked(browser: Browser, page: Answer, action: str, **fields: str) -> Answer:
+    """Follow a link to the page that asks, and send its form."""
+    (href,) = [each for each in page.links() if each.partition("?")[0] == action]
+    return browser.submit(browser.get(href), action, **fields)
+
+
+# --- sequences -------------------------------------------------------------------------------------------------------
+
+
+def test_a_sequence_is_suspended_and_resumed_with_the_user_in_the_audit(
+    browser: Browser, operations: Operations, prepared: Prepared
+) -> None:
+    page = browser.get(f"sequence?id={prepared.gap}")
+    done = browser.submit(page, "sequence-suspend")
+    assert "Suspended: no process works on it" in done.words
+    assert "suspended by Ada" in done.words
+    assert last(operations) == ("suspend", prepared.gap, "Ada", Via.CONSOLE, "")
+    done = browser.submit(done, "sequence-resume")
+    assert "Resumed" in done.words
+    assert last(operations)[0] == "resume"
+    assert "suspended by Ada" not in browser.get(f"sequence?id={prepared.gap}").words.partition("Timeline")[0]
+
+
+def test_a_sequence_that_has_changed_since_the_page_was_read_is_left_as_it_is(
+    browser: Browser, operations: Operations, prepared: Prepared
+) -> None:
+    page = browser.get(f"sequence?id={prepared.gap}")
+    browser.submit(page, "sequence-suspend")
+    again = browser.submit(page, "sequence-suspend")
+    assert again.status == 409
+    assert "Nothing was done" in again.words
+    assert [each.action for each in operations.audit().items].count(
+        "suspend"
+    ) == 2  # that of the prepared store, and one
+
+
+@pytest.mark.parametrize("end", ["close", "terminate"])
+def test_a_received_sequence_is_ended_after_a_question(
+    browser: Browser, operations: Operations, prepared: Prepared, end: str
+) -> None:
+    page = browser.get(f"sequence?id={prepared.gap}")
+    done = asked(browser, page, f"sequence-{end}", why="the client was moved")
+    assert f"will {end} it" in done.words
+    assert last(operations) == (end, prepared.gap, "Ada", Via.CONSOLE, "the client was moved")
+
+
+def test_a_source_is_restarted_in_a_successor_and_says_what_may_have_arrived(
+    browser: Browser, operations: Operations
+) -> None:
+    found = browser.get("sequences?side=source&key=shelf-1")
+    (href,) = [each for each in found.links() if each.startswith("sequence?")]
+    page = browser.get(href)
+    (question,) = [each for each in page.links() if each.startswith("sequence-restart")]
+    assert "Sent and not acknowledged: 3 to 4" in browser.get(question).words
+    done = asked(browser, page, "sequence-restart")
+    assert "Restarted: a successor sends the rest. Messages that may have arrived are dead letters now." in done.words
+    assert last(operations)[0] == "restart"
+    unknown = LetterFilter(endpoint="http://client/services/stock", certainty=Certainty.UNKNOWN)
+    assert len(letters(operations, unknown)) == 5  # 3 and 4, and behind them those that wait for 3 over there
+
+
+# --- messages and services -------------------------------------------------------------------------------------------
+
+
+def test_a_poison_message_is_found_read_tried_again_and_parked(
+    browser: Browser, operations: Operations, prepared: Prepared
+) -> None:
+    page = browser.get("services")
+    (href,) = [each for each in page.links() if each.startswith("message?")]
+    message = browser.get(href)
+    assert "LookupError: no article for order 13" in message.words
+    assert "<o:id>13</o:id>" in message.words
+    tried = browser.submit(message, "message-retry")
+    assert "It is due now" in tried.words
+    assert last(operations)[0] == "retry"
+    parked = asked(browser, tried, "message-park", why="it is wrong")
+    assert "It is parked as soon as a process with its service reads it" in parked.words
+    assert last(operations)[0] == "park"
+    assert operations.sequences.one(prepared.poisoned).record is not None  # type: ignore[union-attr]
+
+
+def test_a_message_that_waits_no_more_is_named(browser: Browser) -> None:
+    gone = browser.get("message?direction=inbound&position=999")
+    assert gone.status == 404
+    assert "does not wait any more" in gone.words
+    assert browser.get("message?direction=sideways&position=1").status == 400
+    assert browser.get("message?direction=inbound&position=1;drop").status == 400
+
+
+def test_a_service_is_paused_and_resumed(browser: Browser, operations: Operations) -> None:
+    page = browser.get("service?name=orders")
+    paused = browser.submit(page, "service-pause")
+    assert "Paused by Ada" in paused.words
+    assert last(operations) == ("pause", "orders", "Ada", Via.CONSOLE, "")
+    resumed = browser.submit(paused, "service-resume")
+    assert "Paused by" not in resumed.words
+    assert last(operations)[0] == "resume"
+
+
+# --- dead letters ----------------------------------------------------------------------------------------------------
+
+
+def test_the_dead_letters_of_one_peer_are_redriven(browser: Browser, operations: Operations) -> None:
+    page = browser.get("letters")
+    (href,) = [each for each in page.links() if each.startswith("letters-redrive") and "billing" in each]
+    question = browser.get(href)
+    assert "7 dead letters match." in question.words
+    done = browser.submit(question, "letters-redrive")
+    assert "7 redriven." in done.words
+    assert letters(operations, LetterFilter(endpoint=BILLING)) == []
+    assert len(letters(operations)) == 3
+    assert last(operations)[0] == "redrive"
+
+
+def test_letters_that_may_take_effect_twice_are_redriven_only_if_a_box_is_checked(
+    browser: Browser, operations: Operations
+) -> None:
+    question = browser.get(f"letters-redrive?endpoint={BANK}")
+    assert "the outcome of 2 is unknown" in question.words
+    refused = browser.submit(question, "letters-redrive")
+    assert "0 redriven. 2 stay dead letters" in refused.words
+    assert len(letters(operations, LetterFilter(endpoint=BANK))) == 2
+    done = browser.submit(question, "letters-redrive", twice="yes")
+    assert "2 redriven." in done.words
+    assert letters(operations, LetterFilter(endpoint=BANK)) == []
+
+
+def test_one_dead_letter_is_redriven_and_the_others_stay(browser: Browser, operations: Operations) -> None:
+    page = browser.get("letter?id=letter-1")
+    done = asked(browser, page, "letters-redrive")
+    assert "1 redriven." in done.words
+    assert "letter-1" not in letters(operations)
+    assert len(letters(operations)) == 9
+    assert browser.get("letter?id=letter-1").status == 404
+
+
+def test_dead_letters_are_redirected_to_another_endpoint(browser: Browser, operations: Operations) -> None:
+    question = browser.get(f"letters-redirect?endpoint={BILLING}")
+    assert browser.submit(question, "letters-redirect").status == 400
+    assert browser.submit(question, "letters-redirect", new_endpoint="nowhere").status in (400, 409)
+    done = browser.submit(question, "letters-redirect", new_endpoint="http://billing-2.example/services/invoices")
+    assert "7 redirected to http://billing-2.example/services/invoices." in done.words
+    assert "billing-2.example" in browser.get("messages?state=unsent").words
+
+
+def test_a_copy_of_a_dead_letter_is_edited_and_sent_as_a_new_message(browser: Browser, operations: Operations) -> None:
+    page = browser.get("letter?id=letter-2")
+    (href,) = [each for each in page.links() if each.startswith("letter-edit")]
+    question = browser.get(href)
+    payload = question.form("letter-edit")["payload"]
+    assert "<o:id>2</o:id>" in payload
+    for wrong in ("", "no XML", "<a><b></a>", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'):
+        assert browser.submit(question, "letter-edit", payload=wrong).status == 400
+    done = browser.submit(question, "letter-edit", payload=payload.replace("<o:id>2", "<o:id>2000"))
+    assert "The edited copy is sent as message" in done.words
+    assert "letter-2" not in letters(operations)
+    (message,) = [each for each in done.links() if each.startswith("message?")]
+    assert "<o:id>2000</o:id>" in browser.get(message).words
+
+
+def test_dead_letters_are_discarded_after_a_question(browser: Browser, operations: Operations) -> None:
+    question = browser.get(f"letters-discard?endpoint={BANK}")
+    assert "deleted for good" in question.words
+    done = browser.submit(question, "letters-discard", why="paid by hand")
+    assert "2 discarded." in done.words
+    assert letters(operations, LetterFilter(endpoint=BANK)) == []
+    assert last(operations)[4] == "paid by hand"
+
+
+# --- readers ---------------------------------------------------------------------------------------------------------
+
+ACTIONS = (
+    *("sequence-suspend", "sequence-resume", "sequence-close", "sequence-terminate", "sequence-restart"),
+    *("message-retry", "message-park", "service-pause", "service-resume", "doubt-resolve"),
+    *("letters-redrive", "letters-redirect", "letters-discard", "letter-edit"),
+)
+
+
+def test_a_reader_sees_every_page_and_no_action(browser: Browser, operations: Operations, prepared: Prepared) -> None:
+    browser.cookies.clear()
+    home = browser.log_in(READER)
+    before = len(operations.audit(limit=100).items)
+    for page in (
+        *("", "sequences", "messages", "letters", "services", "doubt", "nodes", "audit", "letter?id=letter-1"),
+        *(f"sequence?id={prepared.gap}", "message?direction=inbound&position=1", "service?name=orders"),
+    ):
+        seen = browser.get(page)
+        assert seen.status == 200
+        assert 'action="logout"' in seen.text
+        assert not any(f'action="{each}"' in seen.text or f'href="{each}' in seen.text for each in ACTIONS)
+    for action in ACTIONS:
+        answer = browser.post(
+            action, home.form("logout") | {"id": prepared.gap, "name": "orders", "letter": "letter-1"}
+        )
+        assert answer.status == 403, action
+        assert "logged in as a reader" in answer.words
+        assert browser.get(f"{action}?id={prepared.gap}").status in (403, 405), action
+    assert len(operations.audit(limit=100).items) == before
+    assert len(letters(operations)) == 10
