@@ -72,13 +72,6 @@ LIFE = (
         f"{LATER}::test_a_scheduled_message_is_sent_at_its_time_and_nothing_before",
     ),
     life(
-        "an ended sequence holds rows until the time of one of them",
-        "engine.source.apply_effects:save_rms",
-        "    if not record.machine.alive:\n        record.rows_wait_until = None\n",
-        "",
-        f"{LATER}::test_a_sequence_that_fails_meanwhile_holds_nothing_back",
-    ),
-    life(
         "an abandonment waits for the time of a message",
         "engine.source.numbering:Numbering._wait",
         "abandoned = self._abandon(rows)",
