@@ -16,8 +16,8 @@ OPERATIONS = (
     guard(
         "a suspension takes the work away",
         "mercury.storage.sql.steering:suspend",
-        '"epoch": CLAIM.c.epoch + 1',
-        '"epoch": CLAIM.c.epoch',
+        '"owner": taken.excluded.owner, ',
+        "",
         f"{ACTIONS}::test_a_suspended_source_sends_nothing_until_it_is_resumed",
     ),
     guard(
