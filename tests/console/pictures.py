@@ -90,7 +90,7 @@ def main() -> None:
         app = stack.enter_context(postgres_server()).create()
         fill_application(app)
         places = Places(prepared.url, app)
-        leave_in_doubt(places)
+        leave_in_doubt(places, prepared.clock.now - 12.0)
         stack.callback(places.clean)
         store = stack.enter_context(contextlib.closing(open_sql_store(prepared.url)))
         coordinator = name_resources(store, {"app": app})

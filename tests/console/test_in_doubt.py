@@ -28,7 +28,7 @@ def places(prepared: Prepared, postgres_server: PostgresServer) -> Iterator[Plac
     app = postgres_server.create()
     fill_application(app)
     made = Places(prepared.url, app)
-    leave_in_doubt(made)
+    leave_in_doubt(made, prepared.clock.now)
     yield made
     made.clean()
     made.close()
