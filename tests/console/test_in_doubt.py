@@ -52,6 +52,7 @@ def test_transactions_in_doubt_are_shown_with_what_to_do_and_finished(
         console = console_of(store, prepared.clock, coordinator=lambda: coordinator)
         browser = Browser(stack.enter_context(serving(console.application())))
         browser.log_in()
+        assert "new keys no process has worked on them yet" in browser.get("").words
         page = browser.get("doubt")
         assert "It is not decided" in page.words or "Wait: a running process" in page.words
         asked = browser.get(question(page, "commit", "none yet"))
