@@ -1,0 +1,242 @@
+"""Stores restored from copies: what happens, what `mercury reconcile` says, and what an operator does (docs/deploy.md)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from mercury import Mercury, Sender, Service, Transaction
+from mercury.client.overview import waiting_by_key
+from mercury.reconcile import Column, Config, Result, Table, Verdict, Where, reconcile
+from mercury.settings import Settings
+from mercury.storage.administration import Database
+from tests.acceptance.processes import eventually, mercury
+from tests.reconcile.shop import keys
+
+CLIENT, SERVER = "client", "server"
+TABLES = {
+    CLIENT: "create table orders (id integer primary key)",
+    SERVER: "create table received (arrival integer primary key autoincrement, id integer)",
+}
+
+
+@dataclass(frozen=True)
+class Order:
+    id: int
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Running:
+    client: Mercury
+    server: Mercury
+    orders: Sender
+
+    def place(self, *ids: int) -> None:
+        """Each row and its message in one transaction."""
+        for each in ids:
+            with self.client.transaction() as tx:
+                tx.connection("app").execute(sa.text("insert or ignore into orders values (:id)"), {"id": each})
+                self.orders.send(Order(each), correlation=f"order:{each}", tx=tx)
+
+    def unacknowledged(self) -> int:
+        return sum(waiting_by_key(self.client.store).values())
+
+    def waiting_at_the_server(self) -> int:
+        return sum(each.waiting for each in self.server.sequences())
+
+    def settle(self) -> None:
+        eventually(lambda: not self.unacknowledged() and not self.waiting_at_the_server(), "every order is handled")
+
+
+@dataclass
+class Shop:
+    """A client and a server, each with its application's table and Mercury's store in one SQLite database."""
+
+    folder: Path
+    port: int = field(default_factory=free_port)
+
+    def __post_init__(self) -> None:
+        for side, table in TABLES.items():
+            with contextlib.closing(sqlite3.connect(self.folder / f"{side}.db")) as connection:
+                connection.execute(table)
+
+    def url(self, side: str) -> str:
+        return f"sqlite:///{self.folder}/{side}.db"
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Running]:
+        service = Service("orders")
+
+        @service.operation
+        def place(order: Order, tx: Transaction) -> None:
+            tx.connection("app").execute(sa.text("insert into received (id) values (:id)"), {"id": order.id})
+
+        def node(side: str) -> Mercury:
+            return Mercury(settings=replace(Settings(), store=self.url(side)), resources={"app": self.url(side)})
+
+        with contextlib.ExitStack() as stack:
+            server, client = node(SERVER), node(CLIENT)
+            stack.callback(server.stop)
+            server.listen(service, port=self.port)
+            stack.callback(client.stop)
+            client.start()
+            to = f"http://127.0.0.1:{self.port}/services/orders"
+            yield Running(client, server, client.to(to, namespace=service.namespace, listen=False))
+
+    def copy(self) -> None:
+        """Copy both databases while no process uses them, so that the copies have no claims of processes."""
+        for side in (CLIENT, SERVER):
+            source = sqlite3.connect(self.folder / f"{side}.db")
+            target = sqlite3.connect(self.folder / f"{side}.copy")
+            with contextlib.closing(source), contextlib.closing(target):
+                source.backup(target)
+
+    def restore(self, *sides: str) -> None:
+        for side in sides:
+            for rest in ("-wal", "-shm"):
+                (self.folder / f"{side}.db{rest}").unlink(missing_ok=True)
+            (self.folder / f"{side}.db").write_bytes((self.folder / f"{side}.copy").read_bytes())
+
+    def ids(self, side: str) -> list[int]:
+        query = {CLIENT: "select id from orders order by id", SERVER: "select id from received order by arrival"}
+        with contextlib.closing(sqlite3.connect(self.folder / f"{side}.db")) as connection:
+            return [found for (found,) in connection.execute(query[side])]
+
+    def restart_the_sequence(self) -> None:
+        """As an operator does it, while no process of the client runs."""
+        listed = mercury("sequences", "list", "--output", "json", "--store", self.url(CLIENT)).value
+        (alive,) = [each for each in listed if each["side"] == "source" and each["endpoint"].endswith("/orders")]
+        ended = mercury("sequences", "restart", alive["identifier"], "--store", self.url(CLIENT))
+        assert (ended.code, ended.err) == (0, "")
+
+    def reconciled(self) -> Result:
+        return reconcile(
+            Config(
+                client=Table(url=self.url(CLIENT), name="orders", order="id"),
+                server=Table(url=self.url(SERVER), name="received", order="arrival"),
+                key=(Column(client="id", server="id"),),
+                client_store=self.url(CLIENT),
+                server_store=self.url(SERVER),
+                compare=(),
+                correlation="order:{id}",
+                out=self.folder / "report",
+            )
+        )
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """Orders 1 to 3 were handled before the copies were made, 4 to 6 afterwards."""
+    shop = Shop(tmp_path)
+    with shop.running() as running:
+        running.place(1, 2, 3)
+        running.settle()
+    shop.copy()
+    with shop.running() as running:
+        running.place(4, 5, 6)
+        running.settle()
+    return shop
+
+
+def test_both_sides_restored_to_one_point_go_on_from_there(shop: Shop) -> None:
+    shop.restore(CLIENT, SERVER)
+    with shop.running() as running:
+        running.place(4, 7)
+        running.settle()
+    assert shop.ids(CLIENT) == shop.ids(SERVER) == [1, 2, 3, 4, 7]
+
+
+@pytest.mark.usefixtures("spark")
+def test_client_restored_alone_loses_the_orders_whose_numbers_the_server_has(shop: Shop) -> None:
+    shop.restore(CLIENT)
+    with shop.running() as running:
+        running.place(7, 8, 9, 10)
+        running.settle()
+    # The server has taken 7, 8 and 9 for copies of 4, 5 and 6, and acknowledged them.
+    assert shop.ids(SERVER) == [1, 2, 3, 4, 5, 6, 10]
+    found = shop.reconciled()
+    assert keys(found, Verdict.UNEXPECTED) == {"4", "5", "6"}
+    assert keys(found, Verdict.MISSING) == {"7", "8", "9"}
+    assert {each.where for each in found.listed[Verdict.MISSING]} == {Where.LOST}
+
+
+def test_client_restored_alone_waits_when_it_has_sent_fewer_than_the_server_has(shop: Shop) -> None:
+    shop.restore(CLIENT)
+    with shop.running() as running:
+        running.place(7, 8)
+        eventually(lambda: "number 4 is next" in (running.orders.last_error or ""), "it says what it waits for")
+        assert running.unacknowledged() == 2
+    assert shop.ids(SERVER) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.usefixtures("spark")
+def test_client_restored_alone_begins_a_new_sequence_before_it_starts(shop: Shop) -> None:
+    shop.restore(CLIENT)
+    shop.restart_the_sequence()
+    found = shop.reconciled()
+    assert keys(found, Verdict.UNEXPECTED) == {"4", "5", "6"}
+    assert sum(found.counts.values()) == 3
+    with contextlib.closing(sqlite3.connect(shop.folder / "client.db")) as connection, connection:
+        # The application gets its rows back from the server, and sends no message of them.
+        connection.executemany("insert into orders values (?)", [(4,), (5,), (6,)])
+    with shop.running() as running:
+        running.place(7, 8, 9)
+        running.settle()
+    assert shop.ids(SERVER) == [1, 2, 3, 4, 5, 6, 7, 8, 9]
+    assert shop.reconciled().reconciled
+
+
+@pytest.mark.usefixtures("spark")
+def test_server_restored_alone_handles_nothing_behind_the_gap(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    shop.restore(SERVER)
+    with shop.running() as running:
+        running.place(7, 8)
+        eventually(lambda: running.waiting_at_the_server() == 2, "7 and 8 are received")
+        eventually(lambda: running.unacknowledged() == 0, "7 and 8 are acknowledged")
+    assert shop.ids(SERVER) == [1, 2, 3]
+    found = shop.reconciled()
+    places = {each.key: each.where for each in found.listed[Verdict.MISSING]}
+    gap, behind = dict.fromkeys("456", Where.LOST), dict.fromkeys("78", Where.IN_INVOKER_BUFFER)
+    assert places == gap | behind
+    # A new sequence: what waits behind the gap of the old one is discarded, and everything missing is sent again.
+    shop.restart_the_sequence()
+    with shop.running() as running:
+        running.place(4, 5, 6, 7, 8)
+        eventually(lambda: shop.ids(SERVER) == [1, 2, 3, 4, 5, 6, 7, 8], "every order is handled")
+    assert "2 messages discarded: the sequence ended with a gap before it" in caplog.text
+    assert shop.reconciled().reconciled
+
+
+@pytest.mark.usefixtures("spark")
+def test_server_restored_alone_with_a_new_sequence_before_it_starts(shop: Shop) -> None:
+    shop.restore(SERVER)
+    missing = shop.reconciled()
+    assert keys(missing, Verdict.MISSING) == {"4", "5", "6"}
+    assert {each.where for each in missing.listed[Verdict.MISSING]} == {Where.LOST}
+    shop.restart_the_sequence()
+    with shop.running() as running:
+        running.place(4, 5, 6, 7)
+        running.settle()
+    assert shop.ids(CLIENT) == shop.ids(SERVER) == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_a_copy_that_runs_beside_the_original_gets_an_id_of_its_own(shop: Shop) -> None:
+    copy = f"sqlite:///{shop.folder}/server.copy"
+    with Database(shop.url(SERVER)) as original, Database(copy) as restored:
+        assert original.id == restored.id
+        before = original.id
+        assert mercury("db", "renew-id", "--store", copy).code == 0
+        assert (original.id, restored.id != before) == (before, True)
