@@ -1,4 +1,4 @@
-"""Stores restored from copies: what happens, what `mercury reconcile` says, and what an operator does (docs/deploy.md)."""
+"""Stores restored from copies: what happens, what `mercury reconcile` says, and what to do (docs/deploy.md)."""
 
 from __future__ import annotations
 
