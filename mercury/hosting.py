@@ -54,6 +54,11 @@ class Hosting:
         """What endpoints need of the process."""
         raise NotImplementedError
 
+    @property
+    def services(self) -> tuple[Service, ...]:
+        """The services that are hosted here, in the order in which they were added."""
+        return tuple(self._services)
+
     def add_service(self, service: Service) -> None:
         """Host a service in this process.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from mercury.cli import (
     audit,
@@ -16,6 +14,7 @@ from mercury.cli import (
     console,
     db,
     demo,
+    dev,
     dlq,
     messages,
     nodes,
@@ -31,9 +30,7 @@ from mercury.cli import (
     wsdl,
     xa,
 )
-from mercury.cli.output import FAILED, UNUSABLE, notes
-from mercury.errors import ConfigurationError, PayloadError, StorageError
-from mercury.texts import printable
+from mercury.cli.output import reporting
 
 app = typer.Typer(
     name="mercury",
@@ -45,6 +42,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 success; 1 the command ran and its result is a failure; 2 the command could not run.",
 )
 app.command()(serve.serve)
+app.command()(dev.dev)
 app.command()(send.send)
 app.command()(console.console)
 app.command()(status.status)
@@ -85,9 +83,6 @@ def root(
 
 
 def run() -> None:
-    """The entry point. An error becomes one line: exit code 2 for an invalid input, 1 for a store that fails."""
-    try:
+    """The entry point."""
+    with reporting():
         app()
-    except (ConfigurationError, PayloadError, StorageError) as error:
-        notes().print(f"[red]error:[/red] {escape(printable(str(error)))}")
-        sys.exit(FAILED if isinstance(error, StorageError) else UNUSABLE)

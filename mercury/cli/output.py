@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mercury.errors import ConfigurationError, PayloadError, StorageError
 from mercury.texts import printable
 
 #: The command succeeded.
@@ -81,6 +83,16 @@ def fail(code: int, text: str) -> NoReturn:
     """
     notes().print(f"[red]error:[/red] {escape(printable(text))}")
     raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def reporting() -> Iterator[None]:
+    """An error of the block becomes one line: exit code 2 for an invalid input, 1 for a store that fails."""
+    try:
+        yield
+    except (ConfigurationError, PayloadError, StorageError) as error:
+        notes().print(f"[red]error:[/red] {escape(printable(str(error)))}")
+        sys.exit(FAILED if isinstance(error, StorageError) else UNUSABLE)
 
 
 def show(output: Format, value: Any, text: Callable[[], None]) -> None:

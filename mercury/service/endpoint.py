@@ -118,6 +118,11 @@ class Endpoint:
         #: For the event loop that was used last.
         self._answers: AnswerQueue | None = None
 
+    @property
+    def host(self) -> Host:
+        """The process that hosts the service."""
+        return self._host
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise TypeError(f"a SOAP endpoint speaks HTTP, not {scope['type']}")

@@ -134,6 +134,15 @@ def soap_endpoints(routes: Iterable[object]) -> list[Endpoint]:
     return found
 
 
+def hosts_of(app: object) -> list[Host]:
+    """The processes whose endpoints an ASGI application has, each once, in the order of the routes."""
+    found: list[Host] = []
+    for endpoint in soap_endpoints(getattr(app, "routes", ())):
+        if endpoint.host not in found:
+            found.append(endpoint.host)
+    return found
+
+
 def takes_attachments(app: object) -> bool:
     """Whether a SOAP endpoint of an ASGI application takes attachments.
 

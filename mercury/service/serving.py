@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import uvicorn
-from fastapi import FastAPI
 from starlette.types import ASGIApp
 from uvicorn.config import create_ssl_context
 
@@ -212,7 +211,7 @@ class BackgroundServer:
         self._server: uvicorn.Server | None = None
         self._thread: threading.Thread | None = None
 
-    def start(self, app: FastAPI, settings: HttpSettings) -> None:
+    def start(self, app: ASGIApp, settings: HttpSettings) -> None:
         """Start the server, and wait until it accepts connections.
 
         :raises ConfigurationError: the server does not accept connections within `START_TIMEOUT`, or the application's

@@ -11,5 +11,5 @@ def greet(greeting: Greeting) -> None:  # nothing is returned: a one-way operati
     print(greeting.text, flush=True)
 
 
-# Messages are stored in memory and lost with the process; Mercury("sqlite:///server.db") stores them in a file.
-app = Mercury("memory:").app(service)
+# Messages are stored where the settings say, or else in the file mercury.db.
+app = Mercury().app(service)
