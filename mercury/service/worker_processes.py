@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class WorkerProcesses:
         self._serve = serve
         self._children: dict[int, _Child] = {}
         self._ending = False
+        #: The two ends of a pipe. Only the parent keeps the second one open, so reading ends when the parent has ended.
+        self._life = os.pipe()
 
     def run(self, on_started: Callable[[], None]) -> int:
         """Start the processes, and wait until SIGTERM or SIGINT has ended them. It returns in each of them too.
@@ -88,7 +91,7 @@ class WorkerProcesses:
         if pid == 0:
             for number in ENDS:
                 signal.signal(number, signal.SIG_DFL)
-            for report in (reading, *(child.report for child in self._children.values())):
+            for report in (reading, self._life[1], *(child.report for child in self._children.values())):
                 os.close(report)
         else:
             os.close(writing)
@@ -97,7 +100,13 @@ class WorkerProcesses:
         return writing if pid == 0 else None
 
     def _be_child(self, report: int) -> int:
+        threading.Thread(target=self._end_with_parent, name="mercury-parent", daemon=True).start()
         return self._serve(lambda: _report(report))
+
+    def _end_with_parent(self) -> None:
+        """Wait until the parent has ended, also by SIGKILL, and end this process in an orderly way."""
+        os.read(self._life[0], 1)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def _has_started(self, child: _Child | None = None) -> bool:
         """Wait until a process accepts connections, or has ended: the first one, or the one that is given."""

@@ -79,6 +79,13 @@ def test_a_process_that_is_killed_is_replaced(store: tuple[str, Engine]) -> None
     assert not any(Path(f"/proc/{pid}").exists() for pid in before)
 
 
+def test_processes_whose_parent_is_killed_end() -> None:
+    with Serving(TARGET, "--workers", "2", MERCURY_STORE="memory:") as server:
+        before = pids(server)
+        server.signal(signal.SIGKILL)
+        eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in before), "they have ended")
+
+
 def test_an_application_that_cannot_start_is_reported_once() -> None:
     ended = mercury("serve", "tests.acceptance.node:nothing", "--workers", "2", "--port", "0", cwd=ROOT)
     ended.refused("has no 'nothing'", code=2)
