@@ -273,5 +273,6 @@ _partial(
     INVOKER_MESSAGE.c.position,
     where="correlation is not null",
 )
-Index("mercury_invoker_message_id", INVOKER_MESSAGE.c.message_id)
+# A peer chooses the value, which may be longer than a B-tree of PostgreSQL takes.
+Index("mercury_invoker_message_id", INVOKER_MESSAGE.c.message_id, postgresql_using="hash")
 _partial("mercury_invoker_buffer_failing", INVOKER_BUFFER.c.sequence, where="attempts > 0")
