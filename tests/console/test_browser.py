@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -76,7 +77,9 @@ def log_in(driver: WebDriver, url: str, token: str = OPERATOR) -> None:
 
 
 def wait(driver: WebDriver, condition: Callable[[], object]) -> None:
-    WebDriverWait(driver, PATIENCE, 0.02).until(lambda _: condition())
+    """Wait until a condition is true; a live page may replace an element between its search and its use."""
+    stale = [StaleElementReferenceException]
+    WebDriverWait(driver, PATIENCE, 0.02, ignored_exceptions=stale).until(lambda _: condition())
 
 
 def main_text(driver: WebDriver) -> str:
@@ -84,9 +87,9 @@ def main_text(driver: WebDriver) -> str:
 
 
 def press(driver: WebDriver, text: str) -> None:
-    """Press the first button or link with a text."""
+    """Press the first button or link with a text, sought again where the live page has replaced it."""
     path = f"//main//*[(self::button or self::a) and normalize-space()='{text}']"
-    driver.find_element(By.XPATH, path).click()
+    wait(driver, lambda: driver.find_element(By.XPATH, path).click() is None)
 
 
 def complaints(driver: WebDriver) -> list[str]:
