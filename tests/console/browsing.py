@@ -109,9 +109,9 @@ class Browser:
 
 
 @contextlib.contextmanager
-def serving(app: ASGIApp, tls: TlsSettings | None = None) -> Iterator[str]:
+def serving(app: ASGIApp, tls: TlsSettings | None = None, port: int = 0) -> Iterator[str]:
     """A server with an application; its URL, which ends with a slash."""
-    server = BackgroundServer("127.0.0.1", 0, tls or TlsSettings())
+    server = BackgroundServer("127.0.0.1", port, tls or TlsSettings())
     server.start(app, HttpSettings())  # type: ignore[arg-type]
     try:
         yield f"{server.url}/"
