@@ -18,6 +18,7 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
+from tests.mutation.prepared import PreparedProcess, prepared_process
 from tests.mutation.symbols import replaced
 from tests.patience import VARIABLE
 
@@ -58,10 +59,12 @@ def take_out(mutant: Mutant, tree: Path) -> None:
 
 
 def command(mutant: Mutant) -> list[str]:
-    """What must fail."""
+    """The module that must fail, and its arguments."""
     if mutant.seeds:
-        return [sys.executable, "-m", "tests.mutation.hunt", *_numbers(mutant.seeds)]
-    return [sys.executable, "-m", "pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider", mutant.test]
+        return ["tests.mutation.hunt", *_numbers(mutant.seeds)]
+    # The assertions in plugins that are imported already are not rewritten: they are not what is tested.
+    plugins = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
+    return ["pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider", *plugins, mutant.test]
 
 
 def _numbers(seeds: range) -> tuple[str, str, str]:
@@ -77,24 +80,17 @@ def environment(tree: Path, *, writes: bool = False) -> dict[str, str]:
     return {**own, "PYTHONPATH": str(tree), **({} if writes else {"PYTHONDONTWRITEBYTECODE": "1"})}
 
 
-def caught(mutant: Mutant, whole: Path) -> tuple[bool, str]:
+def caught(mutant: Mutant, whole: Path, process: PreparedProcess) -> tuple[bool, str]:
     """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything.
 
     :param whole: a copy of the tree with all guards. It is not changed.
+    :param process: runs the check.
     """
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=whole.parent) as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(whole, tree, symlinks=True, copy_function=os.link)
         take_out(mutant, tree)
-        done = subprocess.run(
-            command(mutant),
-            cwd=tree,
-            env={**environment(tree), VARIABLE: WAIT},
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        done = process.run(command(mutant), tree, {**environment(tree), VARIABLE: WAIT}, seconds=600)
         # Both end with 1 when something is found; with 2 and more when they could not even look.
         return done.returncode == 1, verdict_of(done.stdout) or done.stderr[-200:]
 
@@ -113,9 +109,9 @@ def verdict_of(output: str) -> str:
     return (failed or lines or [""])[-1]
 
 
-def timed(whole: Path, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
+def timed(whole: Path, process: PreparedProcess, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
     started = time.monotonic()
-    return mutant, *caught(mutant, whole), time.monotonic() - started
+    return mutant, *caught(mutant, whole, process), time.monotonic() - started
 
 
 def main(names: list[str]) -> int:
@@ -127,12 +123,13 @@ def main(names: list[str]) -> int:
     survivors = 0
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        prepared_process() as process,
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
     ):
         whole = Path(folder) / "whole"
         whole.mkdir()
         copy_tree(whole)
-        for mutant, was_caught, how, seconds in pool.map(partial(timed, whole), chosen):
+        for mutant, was_caught, how, seconds in pool.map(partial(timed, whole, process), chosen):
             survivors += not was_caught
             verdict = "caught" if was_caught else "SURVIVED"
             sys.stdout.write(f"{verdict:8} {mutant.name:34} {seconds:5.1f} s  {how[:120]}\n")

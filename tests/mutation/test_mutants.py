@@ -11,7 +11,8 @@ import pytest
 
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.mutants import MUTANTS, TESTED
-from tests.mutation.run import caught, copy_tree, passing, take_out
+from tests.mutation.prepared import PreparedProcess, prepared_process
+from tests.mutation.run import caught, copy_tree, environment, passing, take_out
 from tests.mutation.symbols import MovedGuardError
 
 #: The run of all tests that mutants name.
@@ -28,7 +29,16 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def verdicts(request: pytest.FixtureRequest, whole: Path) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
+def process() -> Iterator[PreparedProcess]:
+    """It runs the checks."""
+    with prepared_process() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def verdicts(
+    request: pytest.FixtureRequest, whole: Path, process: PreparedProcess
+) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
     """What became of the mutants that are asked for, and of the tests that they name: each is a process of its own, so
     they run side by side."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
@@ -38,7 +48,8 @@ def verdicts(request: pytest.FixtureRequest, whole: Path) -> Iterator[dict[str, 
         found = {}
         if any(item.originalname == test_every_test_that_is_named_passes_with_all_guards.__name__ for item in items):
             found[NAMED] = pool.submit(passing, [mutant.test for mutant in TESTED], whole)  # it takes longest
-        yield found | {mutant.name: pool.submit(caught, mutant, whole) for mutant in MUTANTS if mutant.name in chosen}
+        asked = [mutant for mutant in MUTANTS if mutant.name in chosen]
+        yield found | {mutant.name: pool.submit(caught, mutant, whole, process) for mutant in asked}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -47,16 +58,27 @@ def test_without_its_guard_mercury_fails_a_check(mutant: Mutant, verdicts: dict[
     assert was_caught, f"nothing failed without it: {how}"
 
 
-def test_a_tree_with_all_its_guards_passes_the_hunt(whole: Path) -> None:
+def test_a_tree_with_all_its_guards_passes_the_hunt(whole: Path, process: PreparedProcess) -> None:
     """Otherwise "caught" would mean nothing."""
-    was_caught, how = caught(Mutant("none", (), seeds=range(12)), whole)
+    was_caught, how = caught(Mutant("none", (), seeds=range(12)), whole, process)
     assert not was_caught, how
     assert "nothing found" in how
 
 
-def test_a_check_that_cannot_run_has_not_caught_anything(whole: Path) -> None:
-    was_caught, how = caught(Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there"), whole)
+def test_a_check_that_cannot_run_has_not_caught_anything(whole: Path, process: PreparedProcess) -> None:
+    missing = Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there")
+    was_caught, how = caught(missing, whole, process)
     assert not was_caught, how
+
+
+def test_a_check_that_hangs_is_killed_and_has_not_caught_anything(whole: Path, process: PreparedProcess) -> None:
+    assert process.run(["http.server", "--bind", "127.0.0.1", "0"], whole, environment(whole), seconds=1).returncode < 0
+
+
+def test_a_check_imports_the_tree_that_it_is_run_in(tmp_path: Path, process: PreparedProcess) -> None:
+    """Otherwise it would pass, or fail, for what is in another."""
+    (tmp_path / "mercury.py").write_text("import sys; sys.exit(7)\n")
+    assert process.run(["mercury"], tmp_path, environment(tmp_path), seconds=60).returncode == 7
 
 
 def test_every_test_that_is_named_passes_with_all_guards(verdicts: dict[str, Future[tuple[bool, str]]]) -> None:

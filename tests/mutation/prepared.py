@@ -1,0 +1,182 @@
+"""A process that has imported the libraries once, and forks another for each mutant: imports were half of its CPU time.
+
+It imports nothing of Mercury and of its tests: these come from the tree of each mutant. It is run as a script.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: What the tests of mutants import; none of them starts a thread.
+LIBRARIES = (
+    "anyio",
+    "cryptography.x509",
+    "fastapi",
+    "httpx",
+    "hypothesis.strategies",
+    "jinja2",
+    "lxml.etree",
+    "opentelemetry.metrics",
+    "prometheus_client",
+    "psycopg",
+    "pytest",
+    "sqlalchemy.dialects.postgresql",
+    "sqlalchemy.dialects.sqlite",
+    "trio",
+    "typer",
+    "uvicorn",
+)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What became of a module that was run."""
+
+    #: The exit code; negative = the signal that ended it.
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+class PreparedProcess:
+    """Runs modules in forks of a process that has imported the libraries. Its methods may be called by many threads."""
+
+    def __init__(self, address: Path) -> None:
+        self._address = address
+
+    def run(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], seconds: float) -> Done:
+        """Run a module in a process of its own, which imports what is not a library from its folder.
+
+        :param command: the module's name and its arguments.
+        :param seconds: after which it is killed with the processes of its group.
+        :raises ConnectionError: the process that has the libraries has ended.
+        """
+        with tempfile.TemporaryDirectory(prefix="run-") as folder, socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self._address))
+            asked = {"command": list(command), "cwd": str(cwd), "environment": dict(environment), "seconds": seconds}
+            connection.sendall(json.dumps(asked | {"folder": folder}).encode())
+            connection.shutdown(socket.SHUT_WR)
+            answer = _received(connection)
+            if not answer:
+                raise ConnectionError("the process that runs mutants has ended")
+            out, err = ((Path(folder) / name).read_text(errors="replace") for name in ("out", "err"))
+            return Done(json.loads(answer), out, err)
+
+
+@contextlib.contextmanager
+def prepared_process() -> Iterator[PreparedProcess]:
+    """Start the process; it ends with the block, or with this process."""
+    with tempfile.TemporaryDirectory(prefix="prepared-") as folder:
+        address = Path(folder) / "socket"
+        # -P: the folder of the script is not one that modules are imported from.
+        command = [sys.executable, "-P", __file__, str(address)]
+        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        with subprocess.Popen(command, env=environment, **pipes) as process:  # type: ignore[call-overload]
+            assert process.stdin is not None
+            assert process.stdout is not None
+            if process.stdout.readline() != b"ready\n":
+                raise ConnectionError("the process that runs mutants did not start")
+            try:
+                yield PreparedProcess(address)
+            finally:
+                process.stdin.close()
+
+
+def _received(connection: socket.socket) -> bytes:
+    return b"".join(iter(lambda: connection.recv(65536), b""))
+
+
+def _serve(address: str) -> None:
+    """Fork a process for each connection, until standard input ends."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    if threading.active_count() != 1:
+        raise RuntimeError("a library has started a thread: a fork would be without it")
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes away processes that have ended
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+        while True:
+            ready, _, _ = select.select([listening, sys.stdin], [], [])
+            if sys.stdin in ready:
+                return
+            connection, _ = listening.accept()
+            with connection:
+                if os.fork() == 0:
+                    listening.close()
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    _answer(connection)
+                    os._exit(0)
+
+
+def _answer(connection: socket.socket) -> None:
+    asked = json.loads(_received(connection))
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        _become(**asked)
+    killing = threading.Timer(asked["seconds"], os.killpg, (child, signal.SIGKILL))
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.setpgid(child, child)  # both do it: either may be the first
+    killing.start()
+    _, status = os.waitpid(child, 0)
+    killing.cancel()
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what a test that failed has left
+    connection.sendall(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+
+
+def _become(command: list[str], cwd: str, environment: dict[str, str], folder: str, seconds: float) -> None:
+    """Turn this process into one that was started with a module. It does not return."""
+    os.setpgid(0, 0)
+    os.chdir(cwd)
+    for number, name, flags in (
+        (0, "/dev/null", os.O_RDONLY),
+        (1, f"{folder}/out", os.O_WRONLY | os.O_CREAT),
+        (2, f"{folder}/err", os.O_WRONLY | os.O_CREAT),
+    ):
+        opened = os.open(name, flags, 0o600)
+        os.dup2(opened, number)
+        os.close(opened)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
+    sys.path.insert(0, cwd)
+    sys.argv = command
+    code = 1
+    try:
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except BaseException as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        code = 3  # not even the check could be run
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    _serve(sys.argv[1])
