@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from mercury.engine.runtime.security_settings import SecuritySettings
     from mercury.engine.runtime.threads import RuntimeSettings
     from mercury.engine.settings import EngineSettings
+    from mercury.engine.stage_room import StageSettings
     from mercury.engine.status import SequenceStatus
     from mercury.errors import (
         ApplicationFault,
@@ -154,6 +155,7 @@ _WHERE = {
     "Settings": "mercury.settings",
     "SoapVersion": "mercury.statemachine.protocol",
     "SourcePolicy": "mercury.statemachine.policy",
+    "StageSettings": "mercury.engine.stage_room",
     "StorageError": "mercury.errors",
     "Subcode": "mercury.statemachine.faults",
     "TlsSettings": "mercury.engine.runtime.peers",
@@ -248,6 +250,7 @@ __all__ = [
     "Settings",
     "SoapVersion",
     "SourcePolicy",
+    "StageSettings",
     "StorageError",
     "Subcode",
     "TlsSettings",

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mercury.client import overview
 from mercury.client.asynchronous import Threads
 from mercury.client.current import CurrentTransaction
-from mercury.client.dead_letters import DeadLetters, Redriven
+from mercury.client.dead_letters import DeadLetters
 from mercury.client.error_listener import Observable
 from mercury.client.futures import Futures
-from mercury.client.inbound_ends import end_at_destination
 from mercury.client.sender_port import SenderPort
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.events import DeadLettered
@@ -30,21 +29,20 @@ from mercury.engine.runtime.lease import ActiveLease
 from mercury.engine.runtime.peers import Peer, Peers
 from mercury.engine.runtime.retention import RetentionWorker
 from mercury.engine.runtime.security_settings import parties_of
-from mercury.engine.runtime.threads import Runtime
+from mercury.engine.runtime.threads import Runtime, RuntimeSettings
 from mercury.engine.runtime.transport import ConcurrentTransport, HttpTransport, Transport
 from mercury.engine.settings import EngineSettings
-from mercury.engine.status import SequenceStatus
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.hosting import Hosting
+from mercury.looking import Looking
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
 from mercury.service.definition import Service, read_callback
 from mercury.service.paths import responses_url
-from mercury.settings import DEFAULT_STORE, Settings, check_address, masked, store_name
+from mercury.settings import Settings, check_address, store_in_use
 from mercury.settings import load as load_settings
-from mercury.statemachine.events import DestinationEnd
+from mercury.staging import staging_of
 from mercury.storage.api import StorageManager, Transaction
-from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
 from mercury.storage.opening import Resources, given_store, name_resources
 from mercury.storage.records import OutboundMessage
 from mercury.telemetry.metrics import Metrics
@@ -56,18 +54,19 @@ if TYPE_CHECKING:
     from mercury.service.identity import Authenticate
     from mercury.service.serving import BackgroundServer
     from mercury.storage.xa.coordinator import Coordinator
-    from mercury.storage.xa.recovery import InDoubt
 
 log = logging.getLogger("mercury")
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Mercury(Observable, Outgoing, Hosting):
+class Mercury(Observable, Outgoing, Hosting, Looking):
     """Reliable messages for one process: the client's side, the server's side, or both.
 
     :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that
         live as long as the process; left out, the settings'. The log says at the start which one is in use.
+    :param stage: a file, ``sqlite:///FILE``, that takes and acknowledges the messages to services in front of the
+        store, also while that is away; they are moved to the store in batches. Left out, the settings'.
     :param resources: databases that may take part in transactions, URLs or SQLAlchemy engines by the names that
         ``tx.connection(name)`` and ``tx.session(name)`` know them by. Each is the store's own database, or one of
         PostgreSQL that takes part by two-phase commit; recovery must know them before anything runs.
@@ -92,6 +91,7 @@ class Mercury(Observable, Outgoing, Hosting):
         self,
         store: str | StorageManager | None = None,
         *,
+        stage: str | StorageManager | None = None,
         resources: Resources | None = None,
         decision_log: str | None = None,
         address: str | None = None,
@@ -119,6 +119,7 @@ class Mercury(Observable, Outgoing, Hosting):
         self.authenticate = authenticate
         self._asked_for = store
         self.store: StorageManager = given_store(settings.store if store is None else store, settings.store_wait)
+        self._staging = staging_of(stage, self.store, settings)
         resources = settings.xa.named() if resources is None else resources
         self.coordinator = self._named(resources, decision_log or settings.xa.decision_log) if resources else None
         #: What health and status show of this process.
@@ -131,6 +132,7 @@ class Mercury(Observable, Outgoing, Hosting):
             settings.watch,
             settings.http.status_token,
             self._member,
+            self._staging,
         )
         #: What this process counts and measures; ``None`` = the setting ``metrics.enabled`` is false.
         self.metrics = self._measured(settings)
@@ -236,23 +238,28 @@ class Mercury(Observable, Outgoing, Hosting):
             runtime.stop(0.0)
 
     def _start_runtime(self, settings: EngineSettings) -> None:
-        engine = Engine(
-            store=self.store,
+        make = partial(
+            Engine,
             application=self._registry,
             observers=self.observers,
             ids=self.ids,
-            settings=settings,
             security=self._security,
             measurements=self.metrics.recorder if self.metrics is not None else None,
         )
+        engine = make(store=self.store, settings=settings)
         if self.coordinator is not None:
             self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
-        retention = RetentionWorker(self.store, self.settings.retention, self.clock())
+        self._runtime = self._run(engine, self.store, self.settings.runtime)
+        if self._staging is not None:
+            self._staging.start(make, self._run)
+        log.info("started with the store %s", store_in_use(self._asked_for, self.settings.store))
+
+    def _run(self, engine: Engine, store: StorageManager, threads: RuntimeSettings) -> Runtime:
+        retention = RetentionWorker(store, self.settings.retention, self.clock())
         transport = self._given_transport or self._http_transport()
-        parts = (engine, self.store, transport, self.settings.runtime, self.clock, retention)
-        self._runtime = self._make_runtime(*parts)
-        self._runtime.start()
-        log.info("started with the store %s", _in_use(self._asked_for, self.settings.store))
+        runtime = self._make_runtime(engine, store, transport, threads, self.clock, retention)
+        runtime.start()
+        return runtime
 
     def _http_transport(self) -> HttpTransport:
         return HttpTransport(self.settings.http.timeout, self.settings.engine.limits.max_bytes, self.peers)
@@ -272,8 +279,11 @@ class Mercury(Observable, Outgoing, Hosting):
             runtime, self._runtime = self._runtime, None
             lease, self._lease = self._lease, None
             stopped, self._stopped = self._stopped, True
+        deadline = self.settings.http.shutdown_deadline if deadline is None else deadline
+        if self._staging is not None:
+            self._staging.stop(deadline)
         if runtime is not None:
-            runtime.stop(self.settings.http.shutdown_deadline if deadline is None else deadline)
+            runtime.stop(deadline)
         if lease is not None:
             lease.stop()  # afterwards: what is open still commits under it
         if stopped:
@@ -285,6 +295,8 @@ class Mercury(Observable, Outgoing, Hosting):
         if self.metrics is not None:
             self.metrics.stop()
         self.store.close()
+        if self._staging is not None:
+            self._staging.close()
 
     def __enter__(self) -> Mercury:
         try:
@@ -304,7 +316,7 @@ class Mercury(Observable, Outgoing, Hosting):
         await asyncio.to_thread(self.stop)
 
     def _runs(self) -> bool:
-        return self._runtime is not None and self._runtime.running
+        return all(each is not None and each.running for each in (self.running_runtime, self.runtime_for("")))
 
     def _member(self) -> MemberStatus | None:
         return self._lease.status if self._lease is not None else None
@@ -317,6 +329,9 @@ class Mercury(Observable, Outgoing, Hosting):
     def running_runtime(self) -> Runtime | None:
         """The threads, while they run."""
         return self._runtime
+
+    def runtime_for(self, service: str | None) -> Runtime | None:
+        return self._runtime if self._staging is None or service is None else self._staging.runtime
 
     @property
     def why_not_running(self) -> str | None:
@@ -342,42 +357,6 @@ class Mercury(Observable, Outgoing, Hosting):
         """
         runtime = self._runtime
         return runtime.endpoint_errors.get(url) if runtime is not None else None
-
-    # --- looking ---------------------------------------------------------------------------------------------------
-
-    def sequences(self) -> list[SequenceStatus]:
-        """All sequences that are remembered, on both sides."""
-        return self.watch.sequences()
-
-    def close_sequence(self, identifier: str) -> None:
-        """Close a received sequence: see `end_at_destination`. It takes no new message, and what was received is
-        delivered. Its source is sent CloseSequence, and may send the rest in another sequence (WS-RM 1.1 section 3.5).
-        """
-        end_at_destination(self.store, identifier, DestinationEnd.CLOSE)
-
-    def terminate_sequence(self, identifier: str) -> None:
-        """Terminate a received sequence: see `end_at_destination`. Its source is sent TerminateSequence (WS-RM 1.1
-        section 3.6). What was received behind a gap is delivered or not by IncompleteSequenceBehavior."""
-        end_at_destination(self.store, identifier, DestinationEnd.TERMINATE)
-
-    def dead_letters(self, which: LetterFilter = EVERY_LETTER) -> list[DeadLetter]:
-        """Messages that could not be delivered, the oldest first; with a filter those that it means."""
-        return self._dead_letters.find(which)
-
-    def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
-        """Redrive dead letters: see `DeadLetters.redrive`."""
-        return self._dead_letters.redrive(which, allow_duplicate=allow_duplicate)
-
-    def discard(self, which: LetterFilter) -> int:
-        """Delete dead letters: see `DeadLetters.discard`."""
-        return self._dead_letters.discard(which)
-
-    def in_doubt(self) -> InDoubt | None:
-        """What two-phase commits have left to recovery, as of its last run; ``None`` = no ``resources`` are named.
-
-        ``len()`` of it is their number, ``oldest(now)`` the age of the oldest in seconds: it keeps its locks.
-        """
-        return self.watch.in_doubt()
 
     # --- what the parts ask ----------------------------------------------------------------------------------------
 
@@ -409,11 +388,3 @@ class Mercury(Observable, Outgoing, Hosting):
     @property
     def response_wait(self) -> float:
         return self.settings.http.response_wait
-
-
-def _in_use(asked: str | StorageManager | None, setting: str) -> str:
-    """Which store this is: it may be another one than the settings say, or a file in some folder."""
-    name = store_name(setting if asked is None else asked) if isinstance(asked, str | None) else "of the program"
-    if asked is None or setting in (asked, DEFAULT_STORE):
-        return name
-    return f"{name}, as the program says; the setting store = {masked(setting)} is not used"

@@ -13,6 +13,7 @@ from mercury.engine.registry import Registry
 from mercury.errors import ConfigurationError
 from mercury.service.definition import Service
 from mercury.settings import Settings, store_name
+from mercury.staging import Staging
 from mercury.storage.api import StorageManager
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Hosting:
     coordinator: Coordinator | None
     _asked_for: str | StorageManager | None
     metrics: Metrics | None
+    _staging: Staging | None
     _registry: Registry
     _security: SecurityParties
     _services: list[Service]
@@ -62,8 +64,10 @@ class Hosting:
     def add_service(self, service: Service) -> None:
         """Host a service in this process.
 
-        :raises ConfigurationError: it has no operation, or its name is taken.
+        :raises ConfigurationError: it has no operation, its name is taken, or its messages cannot go through a stage.
         """
+        if self._staging is not None:
+            self._staging.check(service)
         service.register_with(self._registry)
         self._security.add_service(service.name, service.security)
         self._services.append(service)

@@ -31,6 +31,7 @@ from mercury.engine.runtime.security_settings import SecuritySettings
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.engine.setting_values import from_text, from_toml
 from mercury.engine.settings import EngineSettings
+from mercury.engine.stage_room import StageSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
@@ -175,6 +176,7 @@ class Settings:
     role: MemberRole = MemberRole.ACTIVE_ACTIVE
     #: Seconds for which the active member counts as running without a sign of life; then a standby takes over.
     role_lease: float = 5.0
+    stage: StageSettings = field(default_factory=StageSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     runtime: RuntimeSettings = field(default_factory=RuntimeSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
@@ -230,6 +232,17 @@ def store_name(url: str) -> str:
     """A store's URL for people: without passwords, and a file with its whole path."""
     scheme, found, path = url.partition("///")
     return f"{scheme}///{Path(path).absolute()}" if found and scheme.startswith("sqlite") else masked(url)
+
+
+def store_in_use(asked: object, setting: str) -> str:
+    """Which store a process uses: it may be another one than the settings say, or a file in some folder.
+
+    :param asked: the URL that the program gives, or an open store; ``None`` = it gives none.
+    """
+    name = store_name(setting if asked is None else asked) if isinstance(asked, str | None) else "of the program"
+    if asked is None or setting in (asked, DEFAULT_STORE):
+        return name
+    return f"{name}, as the program says; the setting store = {masked(setting)} is not used"
 
 
 def variable(path: str) -> str:

@@ -57,6 +57,11 @@ def serve(
     settings = load(config)
     if workers > 1 and settings.role.value == "active-standby":
         fail(UNUSABLE, "--workers: the role active-standby has one process at a port; the others would answer with 503")
+    if workers > 1 and settings.stage.store:
+        fail(
+            UNUSABLE,
+            "--workers: a stage (stage.store) belongs to one process, and the others cannot know its sequences",
+        )
     if config is not None:
         # The application loads its settings itself; it may change the folder before that.
         os.environ["MERCURY_CONFIG"] = str(config.absolute())

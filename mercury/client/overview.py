@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from mercury.engine.events import Side
 from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.engine.membership import MemberStatus
+from mercury.engine.stage_room import StageRoom
 from mercury.engine.status import SequenceStatus, destination_status, status_of
 from mercury.errors import StorageError
 from mercury.storage.api import StorageManager
@@ -34,6 +35,16 @@ ALL = 2**31 - 1
 UNSTARTED = (NOT_STARTED, MOUNTED)
 
 
+class Stage(Protocol):
+    """A stage in front of a store: see `mercury.staging`."""
+
+    @property
+    def store(self) -> StorageManager: ...
+
+    @property
+    def room(self) -> StageRoom: ...
+
+
 class Watch:
     """Health and status of one process: whether it can take messages, and which messages wait for too long.
 
@@ -42,6 +53,7 @@ class Watch:
     :param ended_threads: the names of threads that have ended although they should run.
     :param coordinator: of two-phase commits; ``None`` = Mercury has no ``resources``.
     :param status_token: the token that HTTP requests for the status must carry.
+    :param stage: what takes the messages to services in front of the store; ``None`` = nothing does.
     :param member: the process as a member of its store; ``None`` = every process on the store serves.
     """
 
@@ -55,8 +67,10 @@ class Watch:
         settings: WatchSettings,
         status_token: str | None,
         member: Callable[[], MemberStatus | None] = lambda: None,
+        stage: Stage | None = None,
     ) -> None:
         self._store = store
+        self._stage = stage
         self._clock = clock
         self._running = running
         self._ended_threads = ended_threads
@@ -75,7 +89,7 @@ class Watch:
 
     def readiness(self) -> dict[str, str]:
         """Each part of the process with its error, or ``ok``."""
-        return readiness(self._store, self._running())
+        return readiness(self._store if self._stage is None else self._stage.store, self._running())
 
     def member(self) -> dict[str, object]:
         """Role, state and epoch of the process as a member of its store; empty = every process on the store serves."""
@@ -91,9 +105,10 @@ class Watch:
         return late(self._store, self.in_doubt(), self._settings, self._clock())
 
     def metrics(self) -> dict[str, float]:
-        """`InDoubt.metrics`, for operators; empty without ``resources``."""
+        """Figures for operators: `InDoubt.metrics` with ``resources``, the messages in the stage with a stage."""
         left = self.in_doubt()
-        return left.metrics(self._clock()) if left is not None else {}
+        figures = left.metrics(self._clock()) if left is not None else {}
+        return figures if self._stage is None else {**figures, "staged": float(self._stage.room.waiting)}
 
     def sequences(self) -> list[SequenceStatus]:
         """All sequences in the store, source and destination, tombstones included."""

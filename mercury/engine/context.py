@@ -13,6 +13,7 @@ from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.rates import Rates
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.settings import EngineSettings
+from mercury.engine.stage_room import StageRoom
 from mercury.engine.stored import StoredOfPeers
 from mercury.storage.outages import Outages
 from mercury.wire.prepared import PreparedEnvelopes
@@ -43,6 +44,8 @@ class EngineContext:
     security: SecurityParties
     #: Takes counts and times; ``None`` = the process has no metrics.
     measurements: Measurements | None = None
+    #: The store is a stage, whose messages another worker moves on; ``None`` = it is not.
+    stage: StageRoom | None = None
     outages: Outages = field(default_factory=Outages)
     #: Calls of handlers and callbacks that run now.
     running_calls: RunningCalls = field(default_factory=RunningCalls)

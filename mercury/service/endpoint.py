@@ -48,9 +48,8 @@ class Host(Protocol):
     @property
     def ids(self) -> Ids: ...
 
-    @property
-    def running_runtime(self) -> Runtime | None:
-        """The runtime; ``None`` = it is not running."""
+    def runtime_for(self, service: str | None) -> Runtime | None:
+        """The runtime that takes the messages to a service, or (``None``) responses; ``None`` = it is not running."""
 
     def log_not_running(self) -> None:
         """Log that a message was refused because the runtime is not running."""
@@ -154,7 +153,7 @@ class Endpoint:
 
     def is_direct(self, headers: dict[str, str], size: int) -> bool:
         """Whether `begin` can process a request with these headers, whose body of ``size`` bytes is complete."""
-        runtime = self._host.running_runtime
+        runtime = self._host.runtime_for(self.service)
         return (
             size <= min(SMALL, self._host.bodies.max_bytes)
             and runtime is not None
@@ -166,7 +165,7 @@ class Endpoint:
 
     def begin(self, exchange: Exchange, headers: dict[str, str], body: bytes) -> None:
         """Process a request for which `is_direct` holds; it is answered later, in the event loop."""
-        runtime = self._host.running_runtime
+        runtime = self._host.runtime_for(self.service)
         try:
             identity = self._identity(exchange.scope, headers)
             if runtime is None:
@@ -290,7 +289,7 @@ class Endpoint:
         """Read and process a request. When it returns, the body is no longer in memory, however long the exchange is
         held. The last of what it returns is what WS-Security proved of the request."""
         identity = self._identity(scope, headers)
-        runtime = self._host.running_runtime
+        runtime = self._host.runtime_for(self.service)
         secured = runtime is not None and runtime.is_secured(self.service)
         in_file = self.takes_attachments and not secured and is_package(headers.get("content-type", ""))
         body, share = await self._host.bodies.read(headers, receive, peer_of(scope), in_file=in_file)

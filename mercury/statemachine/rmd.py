@@ -69,6 +69,10 @@ class RMDSequence:
         """Set when a stand-alone acknowledgement is due; ``None`` = no acknowledgement is due (RM-ACK-10)."""
         self.ack_due = at
 
+    def heard_at(self, at: float) -> None:
+        """Set when the source was last heard. A later time than now keeps the sequence from ending for silence."""
+        self.last_heard = at
+
     def end_by(self, at: float) -> None:
         """Let the sequence expire at this time at the latest."""
         self.expires_at = at if self.expires_at is None else min(self.expires_at, at)

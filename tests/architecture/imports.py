@@ -75,8 +75,16 @@ ALLOWED = MappingProxyType(
         # The half of the facade that hosts.
         "mercury.hosting": (
             *("mercury.errors", "mercury.engine", "mercury.client.overview", "mercury.service", "mercury.settings"),
-            *("mercury.storage", "mercury.console"),
+            *("mercury.storage", "mercury.console", "mercury.staging"),
             "mercury.telemetry",
+        ),
+        # The stage of a process, and the part of the facade that looks at its store.
+        "mercury.staging": (
+            *("mercury.errors", "mercury.engine", "mercury.service", "mercury.settings", "mercury.storage"),
+            "mercury.statemachine",
+        ),
+        "mercury.looking": (
+            *("mercury.errors", "mercury.engine", "mercury.client", "mercury.storage", "mercury.statemachine"),
         ),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
@@ -101,7 +109,8 @@ ROOMS = MappingProxyType(
         "source": (),
         "destination": ("source",),
         "delivery": ("source",),
-        "runtime": ("source", "destination", "delivery"),
+        "stage": (),
+        "runtime": ("source", "destination", "delivery", "stage"),
     }
 )
 

@@ -28,6 +28,7 @@ OF_THE_PARTS = frozenset(
         "Mercury.documents",
         "Mercury.emit_in_doubt",
         "Mercury.running_runtime",
+        "Mercury.runtime_for",
         "Mercury.sending",
         "Mercury.surroundings",
         "Sender.__init__",

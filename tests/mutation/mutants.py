@@ -11,6 +11,7 @@ from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.security_mutants import SECURITY
+from tests.mutation.stage_mutants import STAGES
 from tests.mutation.storage_mutants import STORAGE
 from tests.mutation.upgrade_mutants import UPGRADES
 from tests.mutation.wire_mutants import WIRE
@@ -564,6 +565,7 @@ TESTED = (
     *FLOW,
     *LIFE,
     *MEMBERS,
+    *STAGES,
     *DIRECT,
     *SECURITY,
     *STORAGE,

@@ -32,8 +32,7 @@ class Placed:
 
 def settings(**more: Any) -> Settings:
     """Settings for one of the two."""
-    engine = EngineSettings(addresses=LOCAL)
-    return replace(Settings(engine=engine, source=EAGER), **more)
+    return replace(Settings(engine=EngineSettings(addresses=LOCAL), source=EAGER), **more)
 
 
 @dataclass

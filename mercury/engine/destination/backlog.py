@@ -23,6 +23,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from mercury.engine.backlog_share import share, small_amount
+from mercury.engine.stage_room import FULL
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.records import InvokerRecord, RmdRecord
 
@@ -57,6 +58,8 @@ class Backlog:
         #: The bytes that this batch has accepted so far, by owner and in all; they are not in the store yet.
         self._taken: Counter[str] = Counter()
         self._taken_of_all = 0
+        #: The messages that this batch has accepted so far.
+        self._messages = 0
         #: The bytes of dead letters, by owner (``None`` = of all) and by sequence: the same for the whole batch.
         self._letters_by_owner: dict[str | None, int] = {}
         self._letters_by_sequence: dict[str, int] = {}
@@ -69,6 +72,10 @@ class Backlog:
         record.received_bytes += size
         self._taken[record.owner] += size
         self._taken_of_all += size
+        self._messages += 1
+        stage = self._context.stage
+        if stage is not None and self._messages == 1:
+            self._tx.after_commit(lambda: stage.change(self._messages))
 
     def refusal(
         self, record: RmdRecord, buffer: InvokerRecord, number: int, size: int, *, stray: bool | None = None
@@ -82,6 +89,9 @@ class Backlog:
         policy = self._context.application.policy(record.service)
         moves = _unblocks_rest(record, buffer, number)
         waiting = record.received_bytes - buffer.consumed_bytes
+        stage = self._context.stage
+        if not moves and stage is not None and stage.is_full(self._messages):
+            return FULL
         if not moves and record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog:
             return "Too many messages wait for the application"
         if not moves and waiting + size > policy.max_backlog_bytes:

@@ -23,8 +23,10 @@ from mercury.statemachine.messages import (
     CreateSequence,
     CreateSequenceResponse,
     EndpointReference,
+    IncompleteSequenceBehavior,
     Offer,
 )
+from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.storage.records import Channel, InvokerRecord, RmdRecord, RmsRecord
@@ -140,7 +142,7 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
     channels = (record.response_channel,) if record.response_channel else ()
     buffer = InvokerRecord(
         sequence=identifier,
-        machine=InvokerBuffer.for_policy(policy, exchange.protocol.rm, in_order_only=record.machine.in_order_only),
+        machine=_buffer_machine(batch, exchange, policy, record),
         service=service,
         owner=record.owner,
         follows=body.follows,
@@ -150,13 +152,22 @@ def _make(batch: Batch, exchange: InboundExchange, body: CreateSequence, message
     return record
 
 
+def _buffer_machine(
+    batch: Batch, exchange: InboundExchange, policy: DestinationPolicy, record: RmdRecord
+) -> InvokerBuffer:
+    if batch.context.stage is None:
+        return InvokerBuffer.for_policy(policy, exchange.protocol.rm, in_order_only=record.machine.in_order_only)
+    # Everything leaves a stage at once. The buffer in the store has the choices of the policy.
+    return InvokerBuffer(in_order=False, assurance=policy.assurance, behavior=IncompleteSequenceBehavior.NO_DISCARD)
+
+
 def _accept(
     batch: Batch, exchange: InboundExchange, offer: Offer, body: CreateSequence, record: RmdRecord
 ) -> Channel | None:
     """The channel of the offered sequence for responses; ``None`` = refused, by an answer without Accept (RM-CS-07)."""
     # WS-RM 1.0 has no Offer/Endpoint: responses go to ReplyTo, which may differ from AcksTo (LIVE-09).
     endpoint = offer.endpoint or exchange.reply_to
-    if endpoint.none or record.service is None or _is_taken(batch, offer.identifier):
+    if endpoint.none or record.service is None or batch.context.stage is not None or _is_taken(batch, offer.identifier):
         return None
     channel = response_channel(record, endpoint)
     expires_at = None if offer.expires is None else batch.now + offer.expires

@@ -22,6 +22,8 @@ from mercury.engine.runtime.clock import ClockWorker
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.back_channel import in_reply
 from mercury.engine.source.worker import SourceWorker
+from mercury.engine.stage.application import StagedApplication
+from mercury.engine.stage.mover import StageMover, Target
 from mercury.errors import StorageError
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import StorageManager, Topic
@@ -47,6 +49,7 @@ class Engine:
     :param observers: called with events, after the commit.
     :param security: WS-Security of the messages; ``None`` = no message has or needs it.
     :param measurements: takes counts and times; ``None`` = nothing is measured.
+    :param target: ``store`` is a stage: its messages are moved there, and not handed to the application.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -60,12 +63,13 @@ class Engine:
         settings: EngineSettings,
         security: SecurityParties | None = None,
         measurements: Measurements | None = None,
+        target: Target | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         claims = ClaimKeeper(store, ids.new(), settings.lease, monotonic)
         self._context = EngineContext(
             store=store,
-            application=application,
+            application=application if target is None else StagedApplication(application, target.settings),
             observers=observers,
             ids=ids,
             settings=settings,
@@ -73,6 +77,7 @@ class Engine:
             security=security or SecurityParties(time.time, ids.new),
             measurements=measurements,
             running_calls=RunningCalls(measurements),
+            stage=target.room if target is not None else None,
         )
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
@@ -85,7 +90,9 @@ class Engine:
         self.source = SourceWorker(self._context)
         self._reception = Reception(self._context, self.source)
         self.destination = DestinationWorker(self._context)
-        self.invocation = InvocationWorker(self._context)
+        self.invocation = (
+            InvocationWorker(self._context) if target is None else StageMover(self._context, target, application)
+        )
         self.clock = ClockWorker(self._context, monotonic)
 
     def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
@@ -202,9 +209,12 @@ class Engine:
 
     def stop(self) -> None:
         """Release all claims, and say that this process does not run any more."""
-        self._context.claims.release_all()
-        if self._context.store.capabilities.shared:
-            self._context.store.forget_node(self.owner)
+        try:
+            self._context.claims.release_all()
+            if self._context.store.capabilities.shared:
+                self._context.store.forget_node(self.owner)
+        except StorageError as error:
+            self.outages.failed(error, "the end of this process")  # its claims expire
 
 
 def _ends_by_acceptance(outgoing: Outgoing, reply: HttpMessage) -> bool:

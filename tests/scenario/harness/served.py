@@ -157,8 +157,8 @@ class Served:
     def ids(self) -> Ids:
         return self.node.ids
 
-    @property
-    def running_runtime(self) -> Runtime:
+    def runtime_for(self, service: str | None) -> Runtime:
+        del service
         return cast("Runtime", self)
 
     def log_not_running(self) -> None:

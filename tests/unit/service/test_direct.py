@@ -159,8 +159,8 @@ class Process:
     def __post_init__(self) -> None:
         self.bodies = Bodies(self.max_bytes, HttpSettings())
 
-    @property
-    def running_runtime(self) -> Runtime:
+    def runtime_for(self, service: str | None) -> Runtime:
+        del service
         return cast("Runtime", self.engine)
 
 

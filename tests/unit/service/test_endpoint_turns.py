@@ -30,8 +30,8 @@ class Process:
         self.authenticate = None
         self._decoding = decoding
 
-    @property
-    def running_runtime(self) -> Runtime:
+    def runtime_for(self, service: str | None) -> Runtime:
+        del service
         return cast("Runtime", self)
 
     def is_secured(self, service: str | None) -> bool:

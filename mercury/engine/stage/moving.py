@@ -1,0 +1,208 @@
+"""The three steps of a move: read the stage, write to the store, remove from the stage; each in its transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+from mercury.engine.application import Application
+from mercury.engine.context import EngineContext
+from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
+from mercury.engine.rmd_records import marker_rows, save_rmd
+from mercury.engine.stage_room import StageSettings
+from mercury.statemachine import effects, events
+from mercury.statemachine.invoker import InvokerBuffer
+from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
+from mercury.statemachine.policy import DestinationPolicy
+from mercury.statemachine.protocol import Protocol
+from mercury.statemachine.rmd import RMDSequence
+from mercury.storage.api import Transaction
+from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, RmdRecord
+
+#: The store does not end a sequence for silence while its source is heard at the stage: seconds.
+NEVER_SILENT = 100 * 365 * 86400.0
+#: The reason of a dead letter.
+ENDED_IN_STORE = "its sequence was ended in the store while it was in the stage"
+
+
+@dataclass(slots=True)
+class Move:
+    """What is moved of one sequence."""
+
+    buffer: InvokerRecord
+    #: The sequence at the stage; ``None`` = the stage has forgotten it, long after its end.
+    request: RmdRecord | None
+    #: The messages that were read, in ascending order, and the rows that tell its end.
+    messages: list[InboundMessage]
+    markers: list[InboundMessage]
+    #: The messages that the store has now.
+    moved: list[InboundMessage] = field(default_factory=list)
+
+    @property
+    def sequence(self) -> str:
+        return self.buffer.sequence
+
+    @property
+    def is_over(self) -> bool:
+        """Whether no other message of the sequence can come."""
+        return self.request is None or self.request.machine.complete or self.request.machine.tombstone
+
+
+def read(tx: Transaction, sequences: Iterable[str], settings: StageSettings) -> list[Move]:
+    """What waits of these sequences, within the limits of one batch. The markers of an end are alone in a move."""
+    names = list(sequences)
+    buffers, requests = tx.invoker.read_many(names), tx.rmd.read_many(names)
+    moves, most, size = [], settings.batch, settings.batch_bytes
+    for name in names:
+        if name not in buffers or most <= 0 or size <= 0:
+            continue
+        messages = _waiting(tx, buffers[name], most, size)
+        markers = [] if messages else tx.invoker.markers(name)
+        if messages or markers:
+            moves.append(Move(buffers[name], requests.get(name), messages, markers))
+        most -= len(messages) + len(markers)
+        size -= sum(len(message.payload) for message in messages)
+    return moves
+
+
+def _waiting(tx: Transaction, buffer: InvokerRecord, most: int, size: int) -> list[InboundMessage]:
+    """The lowest messages of a buffer that are still in the stage."""
+    low = buffer.machine.next
+    found = tx.invoker.part(buffer.sequence, low, low + most - 1, size).messages
+    if not found:  # a gap of more than a batch
+        low = next(iter(tx.invoker.numbers(buffer.sequence).numbers()), 0)
+        found = tx.invoker.part(buffer.sequence, low, low + most - 1, size).messages if low else {}
+    return [found[number] for number in sorted(found)]
+
+
+def write(tx: Transaction, context: EngineContext, application: Application, moves: Iterable[Move], now: float) -> None:
+    """Store what the store does not have yet; sets `Move.moved`.
+
+    :param tx: a transaction of the store, not of the stage.
+    :param context: of the engine at the stage.
+    :param application: as the engine of the store sees it, with the policies of its services.
+    """
+    moves = list(moves)
+    names = [move.sequence for move in moves]
+    locked, buffers = tx.rmd.lock(names), tx.invoker.read_many(names)
+    rows: list[InboundMessage] = []
+    for move in moves:
+        record, buffer = locked.get(move.sequence), buffers.get(move.sequence)
+        if record is None:
+            if not move.messages:
+                continue  # the store has forgotten it after its end
+            record = _sequence(move, now)
+            buffer = _buffer(move, record, application.policy(record.service))
+            tx.rmd.insert(record)
+            tx.invoker.insert(buffer)
+        if record.machine.tombstone:
+            move.moved = move.messages
+            dead_letter_inbound(tx, context, record.service, move.messages, ENDED_IN_STORE, now, owner=record.owner)
+            continue
+        rows += _take(tx, context, application.policy(record.service), move, record, buffer, now)
+        record.machine.heard_at(now if record.machine.tombstone else now + NEVER_SILENT)
+        save_rmd(tx, context, record)
+    if rows:
+        tx.invoker.add(rows)
+
+
+def remove(tx: Transaction, moves: Iterable[Move]) -> int:
+    """Remove from the stage what the store has committed. Returns the number of messages.
+
+    :raises Conflict: another process has removed some of it; nothing is removed.
+    """
+    count = 0
+    for move in moves:
+        numbers = [message.number for message in move.moved]
+        if not numbers and not move.markers:
+            continue
+        machine = move.buffer.machine
+        for number in numbers:
+            machine.handle(events.MessageBuffered(number=number))
+        machine.handle(events.Delivered(tuple(numbers)))
+        if numbers and move.is_over and len(numbers) == len(move.messages) and not tx.invoker.markers(move.sequence):
+            # The end is moved next: the store may forget the sequence after it, so nothing else may be moved then.
+            last = machine.passed.highest
+            tx.invoker.add([InboundMessage(sequence=move.sequence, number=last, kind=InboundKind.END)])
+        for marker in move.markers:
+            machine.handle(events.LastKnown(marker.number) if marker.kind is InboundKind.END else events.Cut())
+        move.buffer.consumed_bytes += sum(message.size for message in move.moved)
+        tx.invoker.save_delivered(move.buffer, consumed=numbers, markers=move.markers)
+        count += len(numbers)
+    return count
+
+
+def _take(
+    tx: Transaction,
+    context: EngineContext,
+    policy: DestinationPolicy,
+    move: Move,
+    record: RmdRecord,
+    buffer: InvokerRecord | None,
+    now: float,
+) -> list[InboundMessage]:
+    """The rows that the buffer of a locked sequence of the store gets."""
+    if move.markers:
+        if not move.is_over:
+            return []  # its last number is known, and some are missing: the end is moved when they have come
+        last = move.request.machine.last_number if move.request is not None else None
+        ended = record.machine.handle(events.TerminateReceived(last), now, policy)
+        return marker_rows(record, ended)
+    rows: list[InboundMessage] = []
+    damaged: list[InboundMessage] = []
+    # The store has at most the gaps that the stage has let come into being.
+    wide = replace(policy, max_ranges=max(policy.max_ranges, record.machine.received.count + len(move.messages) + 1))
+    for message in move.messages:
+        if message.number in record.machine.received:
+            move.moved.append(message)
+            continue
+        if buffer is not None and _is_full(policy, record, buffer, message):
+            break
+        taken = record.machine.handle(
+            events.MessageReceived(number=message.number, last=message.last and not message.damaged), now, wide
+        )
+        assert not any(isinstance(effect, effects.RaiseFault) for effect in taken)
+        record.received_bytes += message.size
+        (damaged if message.damaged else rows).append(message)
+        move.moved.append(message)
+    record.machine.handle(events.AckSent(), now, policy)
+    if damaged:
+        dead_letter_inbound(tx, context, record.service, damaged, DAMAGED, now, owner=record.owner)
+    return rows
+
+
+def _is_full(policy: DestinationPolicy, record: RmdRecord, buffer: InvokerRecord, message: InboundMessage) -> bool:
+    """Whether a sequence has as many undelivered messages in the store as its policy allows: the rest stays in the
+    stage. The next message to deliver is moved in any case, because the others wait for it."""
+    if message.number == buffer.machine.next:
+        return False
+    waiting = record.received_bytes - buffer.consumed_bytes
+    too_many = record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog
+    return too_many or waiting + message.size > policy.max_backlog_bytes
+
+
+def _sequence(move: Move, now: float) -> RmdRecord:
+    """The sequence in the store: it acknowledges nothing, and ends when the sequence at the stage has ended."""
+    request, buffer = move.request, move.buffer
+    protocol = request.protocol if request is not None else Protocol()
+    in_order_only = request is not None and request.machine.in_order_only
+    machine = RMDSequence(buffer.sequence, protocol.rm, now, in_order_only=in_order_only)
+    made = RmdRecord(
+        machine=machine, protocol=protocol, acks_to=ANONYMOUS_ENDPOINT, created_at=now, service=buffer.service
+    )
+    if request is None:
+        return made
+    made.created_at, made.to, made.peer = request.created_at, request.to, request.peer
+    made.identity, made.token = request.identity, request.token
+    return made
+
+
+def _buffer(move: Move, record: RmdRecord, policy: DestinationPolicy) -> InvokerRecord:
+    machine = InvokerBuffer.for_policy(policy, record.protocol.rm, in_order_only=record.machine.in_order_only)
+    return InvokerRecord(
+        sequence=record.identifier,
+        machine=machine,
+        service=record.service,
+        owner=record.owner,
+        follows=move.buffer.follows,
+    )

@@ -1,0 +1,46 @@
+"""The guards of stages and relays, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+STAGE = "tests/storage/test_stage.py"
+
+STAGES = (
+    Mutant(
+        "stage acknowledged before its commit",
+        (
+            Change(
+                "mercury.engine.destination.reception:Reception._handle",
+                "with self._context.store.transaction() as tx:",
+                'with __import__("contextlib").suppress(Exception), self._context.store.transaction() as tx:',
+            ),
+        ),
+        test=f"{STAGE}::test_nothing_is_acknowledged_before_the_stage_has_committed_it",
+    ),
+    Mutant(
+        "numbers that the store has of a stage's sequence",
+        (
+            Change(
+                "mercury.engine.stage.moving:_take",
+                "if message.number in record.machine.received:",
+                "if False:",
+            ),
+        ),
+        test=f"{STAGE}"
+        "::test_a_batch_that_was_moved_before_a_crash_adds_nothing_when_it_is_moved_again_after_its_delivery",
+    ),
+    Mutant(
+        "stage emptied before the store has committed",
+        (
+            Change(
+                "mercury.engine.stage.mover:StageMover.run_once",
+                "        try:\n            with self._store.transaction() as tx:",
+                "        for move in moves:\n            move.moved = move.messages\n"
+                "        with stage.transaction() as tx:\n            remove(tx, moves)\n"
+                "        try:\n            with self._store.transaction() as tx:",
+            ),
+        ),
+        test=f"{STAGE}::test_while_the_store_is_away_messages_are_taken_and_acknowledged_and_sequences_created",
+    ),
+)

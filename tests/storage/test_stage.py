@@ -1,0 +1,325 @@
+"""A stage in front of a store: what is acknowledged reaches the application once and in order, whatever fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from mercury.engine.observers import Observers
+from mercury.engine.registry import Registry
+from mercury.engine.runtime.core import Engine
+from mercury.engine.settings import EngineSettings
+from mercury.engine.stage.mover import Target
+from mercury.engine.stage_room import StageRoom, StageSettings
+from mercury.errors import TransientStorageError
+from mercury.statemachine.policy import DestinationPolicy
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_store
+from mercury.storage.records import InboundKind
+from mercury.testing.store import Crash, SimulatedStore
+
+from .pair import Pair, Side
+
+NOW = 1_000_000.0
+#: Longer than any pause after a failure of the store, and than a claim of a process that has crashed.
+LATER = 60.0
+
+
+class AwayStore(SimulatedStore):
+    """A store that can be away: then every transaction fails."""
+
+    away = False
+
+    def transaction(self):  # type: ignore[no-untyped-def]
+        if self.away:
+            raise TransientStorageError("the database is away")
+        return super().transaction()
+
+
+@dataclass
+class Staged:
+    """A client, a server's engine on a stage, and the engine on the store behind it."""
+
+    pair: Pair
+    stage: SimulatedStore
+    behind: Side
+    store: AwayStore
+    settings: StageSettings
+    now: float = NOW
+
+    def start(self) -> None:
+        """Begin or begin anew, with what is committed in the stage and in the store."""
+        self.behind = Side(self.store, handled=self.behind.handled, policy=self.behind.policy)
+        registry = Registry()
+        served = self.behind.engine._context.application
+        registry.add_service("shop", [served.operation("shop", "urn:shop/put", "")], policy=self.behind.policy)  # type: ignore[list-item]
+        most = self.settings.max_bytes
+        self.room = StageRoom(self.settings.max_messages)
+        self.pair.server.engine = Engine(
+            store=self.stage,
+            application=registry,
+            observers=Observers(),
+            ids=self.behind.ids,
+            settings=replace(EngineSettings(), max_backlog_bytes=most, max_backlog_bytes_per_peer=most),
+            monotonic=lambda: 0.0,
+            target=Target(self.store, self.settings, self.room),
+        )
+
+    def run(self) -> None:
+        """Run all parts until nothing is left to do, and restart what crashes."""
+        for _ in range(100):
+            try:
+                self.pair.run(self.now)
+                worked, posts = self.behind.turn(self.now)
+                assert posts == []  # the store behind a stage says nothing to peers
+            except Crash:
+                self.start()
+                self.now += LATER
+                continue
+            if not worked:
+                return
+        raise AssertionError("it never comes to rest")
+
+    @property
+    def waiting(self) -> int:
+        with self.stage.inner.transaction() as tx:
+            return sum(
+                sum(high - low + 1 for low, high in tx.invoker.numbers(each.sequence).as_tuples())
+                for each in tx.invoker.all()
+            )
+
+
+Make = Callable[..., Staged]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    opened = []
+
+    def staged(settings: StageSettings | None = None, policy: DestinationPolicy | None = None) -> Staged:
+        stage, store = (open_store(f"sqlite:///{tmp_path}/{name}.db") for name in ("stage", "store"))
+        opened.extend([stage, store])
+        pair = Pair(MemoryStore(), MemoryStore())
+        behind = Side(MemoryStore(), policy=policy or DestinationPolicy())
+        made = Staged(pair, SimulatedStore(stage), behind, AwayStore(store), settings or StageSettings())
+        made.start()
+        return made
+
+    yield staged
+    for each in opened:
+        each.close()
+
+
+def orders(first: int, last: int) -> list[str]:
+    return [str(number) for number in range(first, last + 1)]
+
+
+def handled(staged: Staged) -> list[str]:
+    return [text.removeprefix("<order>").removesuffix("</order>") for text in staged.behind.handled]
+
+
+def test_messages_go_through_the_stage_in_order_and_their_sequence_ends_in_both(make: Make) -> None:
+    staged = make()
+    staged.pair.send(orders(1, 40), end=True)
+    staged.run()
+    assert handled(staged) == orders(1, 40)
+    assert staged.waiting == 0
+    with staged.store.transaction() as tx:
+        (record,) = tx.rmd.all()
+        buffer = tx.invoker.read(record.identifier)
+    assert record.machine.tombstone
+    assert buffer is None or buffer.machine.finished
+
+
+def test_while_the_store_is_away_messages_are_taken_and_acknowledged_and_sequences_created(make: Make) -> None:
+    staged = make()
+    staged.store.away = True
+    staged.pair.send(orders(1, 30))
+    staged.pair.send(orders(31, 60), key="another")
+    staged.pair.run(NOW)
+    assert staged.waiting == 60
+    with staged.pair.client.store.transaction() as tx:  # all is acknowledged: the client has nothing left
+        assert [tx.rms.backlog(record.channel.key) for record in tx.rms.all()] == [0, 0]
+    staged.store.away = False
+    staged.now += LATER
+    staged.run()
+    assert sorted(handled(staged), key=int) == orders(1, 60)
+    assert [text for text in handled(staged) if int(text) <= 30] == orders(1, 30)
+    assert staged.waiting == 0
+
+
+def test_a_backlog_is_moved_in_few_transactions(make: Make) -> None:
+    """The catch-up is counted: 1000 messages that came in many commits are moved by one commit at the store."""
+    staged = make()
+    staged.store.away = True
+    for first in range(1, 1000, 50):
+        staged.pair.send(orders(first, first + 49), window=1000)
+        staged.pair.run(NOW)
+    into_stage = staged.stage.commits
+    staged.store.away = False
+    staged.now += LATER
+    before = staged.store.commits
+    staged.pair.server.turn(staged.now)
+    assert staged.waiting == 0
+    assert staged.store.commits - before == 1
+    assert into_stage > 3 * (staged.store.commits - before)
+    staged.run()
+    assert handled(staged) == orders(1, 1000)
+
+
+@pytest.mark.parametrize("which", ["stage", "store"])
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_crash_at_any_commit_of_a_move_loses_nothing_and_repeats_nothing(make: Make, which: str, moment: str) -> None:
+    staged = make()
+    staged.pair.send(orders(1, 12), end=True)
+    staged.pair.run(NOW - 1)  # something is moved before, something after
+    staged.pair.send(orders(13, 24), key="next", end=True)
+    store: SimulatedStore = staged.stage if which == "stage" else staged.store
+    crash = store.crash_before_commit if moment == "before" else store.crash_after_commit
+    crash.update(range(store.commits + 1, store.commits + 60, 3))
+    staged.run()
+    assert sorted(handled(staged), key=int) == orders(1, 24)
+    assert [text for text in handled(staged) if int(text) <= 12] == orders(1, 12)
+    assert staged.waiting == 0
+
+
+def test_nothing_is_acknowledged_before_the_stage_has_committed_it(make: Make) -> None:
+    staged = make()
+    staged.pair.send(orders(1, 1))
+    staged.pair.run(NOW)
+    staged.pair.send(orders(2, 5))
+    staged.stage.fail(1)
+    with staged.pair.client.store.transaction() as tx:
+        key = tx.rms.all()[0].channel.key
+    _, posts = staged.pair.client.turn(NOW)
+    staged.stage.failing_commits.update(range(staged.stage.commits + 1, staged.stage.commits + 20))
+    staged.pair.client.receive(staged.pair.carry(posts, NOW), NOW)
+    with staged.pair.client.store.transaction() as tx:
+        assert tx.rms.backlog(key) == 4
+    staged.stage.failing_commits.clear()
+    staged.now += 60
+    staged.run()
+    assert handled(staged) == orders(1, 5)
+
+
+def test_a_stage_with_as_many_messages_as_it_may_hold_refuses_new_ones_as_busy(make: Make) -> None:
+    staged = make(StageSettings(max_messages=10))
+    staged.store.away = True
+    staged.pair.send(orders(1, 30))
+    staged.pair.run(NOW)
+    assert staged.waiting == 10
+    with staged.pair.client.store.transaction() as tx:
+        assert tx.rms.backlog(tx.rms.all()[0].channel.key) >= 20  # refused, so the source keeps them
+    staged.store.away = False
+    for _ in range(30):
+        staged.now += 60
+        staged.run()
+    assert handled(staged) == orders(1, 30)
+
+
+def test_a_stage_with_as_many_bytes_as_it_may_hold_refuses_new_messages_as_busy(make: Make) -> None:
+    staged = make(StageSettings(max_bytes=20_000))
+    staged.store.away = True
+    staged.pair.send([str(number) * 400 for number in range(1, 10)] * 10)
+    staged.pair.run(NOW)
+    with staged.stage.inner.transaction() as tx:
+        assert sum(record.received_bytes for record in tx.rmd.all()) <= 20_000
+    assert 0 < staged.waiting < 90
+    staged.store.away = False
+    for _ in range(60):
+        staged.now += 60
+        staged.run()
+    assert len(handled(staged)) == 90
+
+
+def test_a_stage_below_its_limit_refuses_nothing_although_one_sequence_has_more_than_its_policy_allows(
+    make: Make,
+) -> None:
+    staged = make(policy=DestinationPolicy(max_backlog=5))
+    staged.store.away = True
+    staged.pair.send(orders(1, 30))
+    staged.pair.run(NOW)
+    assert staged.waiting == 30
+    staged.store.away = False
+    for _ in range(10):
+        staged.now += LATER
+        staged.run()
+    assert handled(staged) == orders(1, 30)
+
+
+def test_the_store_gets_no_more_of_a_sequence_than_its_policy_allows(make: Make) -> None:
+    staged = make(policy=DestinationPolicy(max_backlog=5))
+    staged.pair.send(orders(1, 30))
+    staged.pair.run(NOW)  # no handler runs
+    with staged.store.transaction() as tx:
+        (record,) = tx.rmd.all()
+        assert tx.invoker.numbers(record.identifier).as_tuples() == ((1, 5),)
+    assert staged.waiting == 25
+
+
+def test_a_batch_that_was_moved_before_a_crash_adds_nothing_when_it_is_moved_again_after_its_delivery(
+    make: Make,
+) -> None:
+    staged = make()
+    staged.pair.send(orders(1, 6))
+    staged.store.crash_after_commit.add(staged.store.commits + 1)
+    with pytest.raises(Crash):
+        staged.pair.run(NOW)
+    staged.start()
+    staged.behind.turn(NOW)  # the store delivers before the stage moves again
+    assert handled(staged) == orders(1, len(handled(staged)))
+    staged.now += LATER
+    staged.run()
+    assert handled(staged) == orders(1, 6)
+    with staged.store.transaction() as tx:
+        (record,) = tx.rmd.all()
+        buffer = tx.invoker.read(record.identifier)
+        assert not tx.invoker.numbers(record.identifier)
+    assert buffer is not None
+    assert buffer.consumed_bytes == record.received_bytes  # each message is counted once
+
+
+def test_the_end_of_a_sequence_is_moved_alone_so_that_no_message_is_moved_after_the_store_has_forgotten_it(
+    make: Make,
+) -> None:
+    staged = make()
+    staged.store.away = True
+    staged.pair.send(orders(1, 6), end=True)
+    staged.pair.run(NOW)
+    staged.store.away = False
+    staged.pair.server.turn(NOW + LATER)
+    with staged.store.transaction() as tx:
+        assert not tx.rmd.all()[0].machine.tombstone
+    with staged.stage.inner.transaction() as tx:
+        (buffer,) = tx.invoker.all()
+        assert {marker.kind for marker in tx.invoker.markers(buffer.sequence)} == {InboundKind.END}
+    staged.pair.server.turn(NOW + LATER)
+    with staged.store.transaction() as tx:
+        assert tx.rmd.all()[0].machine.tombstone
+
+
+def test_the_store_does_not_end_a_sequence_for_silence_that_the_stage_still_has(make: Make) -> None:
+    staged = make(policy=DestinationPolicy(inactivity_timeout=100.0, unused_timeout=100.0))
+    staged.pair.send(orders(1, 1))
+    staged.run()
+    assert staged.behind.turn(NOW + 1_000_000.0) == (0, [])
+    with staged.store.transaction() as tx:
+        assert not tx.rmd.all()[0].machine.tombstone
+
+
+def test_a_sequence_that_ends_at_the_stage_with_a_gap_ends_so_in_the_store(make: Make) -> None:
+    staged = make(policy=DestinationPolicy(inactivity_timeout=1000.0))
+    staged.pair.send(orders(1, 3))
+    staged.pair.run(NOW)
+    _, posts = staged.pair.client.turn(NOW)
+    assert posts == []
+    staged.now += 2000.0  # the source is silent
+    staged.pair.server.turn(staged.now)
+    staged.pair.server.turn(staged.now)
+    with staged.store.transaction() as tx:
+        assert tx.rmd.all()[0].machine.tombstone
+    staged.behind.turn(staged.now)
+    assert handled(staged) == orders(1, 3)
