@@ -34,7 +34,6 @@ from mercury.engine.runtime.transport import ConcurrentTransport, HttpTransport,
 from mercury.engine.settings import EngineSettings
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.hosting import Hosting
-from mercury.looking import Looking
 from mercury.outgoing import Outgoing
 from mercury.service.bodies import Bodies
 from mercury.service.definition import Service, read_callback
@@ -45,6 +44,7 @@ from mercury.staging import staging_of
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.opening import Resources, given_store, name_resources
 from mercury.storage.records import OutboundMessage
+from mercury.store_access import StoreAccess
 from mercury.telemetry.metrics import Metrics
 from mercury.telemetry.otel import export
 from mercury.telemetry.process import metrics_of
@@ -60,7 +60,7 @@ log = logging.getLogger("mercury")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Mercury(Observable, Outgoing, Hosting, Looking):
+class Mercury(Observable, Outgoing, Hosting, StoreAccess):
     """Reliable messages for one process: the client's side, the server's side, or both.
 
     :param store: the store's URL: ``sqlite:///FILE``, ``postgresql+psycopg://...``, or ``memory:`` for messages that

@@ -83,7 +83,7 @@ ALLOWED = MappingProxyType(
             *("mercury.errors", "mercury.engine", "mercury.service", "mercury.settings", "mercury.storage"),
             "mercury.statemachine",
         ),
-        "mercury.looking": (
+        "mercury.store_access": (
             *("mercury.errors", "mercury.engine", "mercury.client", "mercury.storage", "mercury.statemachine"),
         ),
         # The top: puts the parts together.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mercury.storage.xa.recovery import InDoubt
 
 
-class Looking:
+class StoreAccess:
     """The part of `Mercury` that looks at its store."""
 
     watch: Watch
