@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from mercury.console.users import ConsoleAccess, ConsoleRole, ConsoleUser
     from mercury.contract import Contract, OneWay, TwoWay, operation
     from mercury.engine import events
+    from mercury.engine.address_book import FailoverSettings
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
     from mercury.engine.lateness import WatchSettings
@@ -106,6 +107,7 @@ _WHERE = {
     "Direction": "mercury.storage.letters",
     "Ending": "mercury.storage.application",
     "EngineSettings": "mercury.engine.settings",
+    "FailoverSettings": "mercury.engine.address_book",
     "FailureReason": "mercury.statemachine.events",
     "Fault": "mercury.statemachine.faults",
     "FaultCode": "mercury.statemachine.faults",
@@ -201,6 +203,7 @@ __all__ = [
     "Direction",
     "Ending",
     "EngineSettings",
+    "FailoverSettings",
     "FailureReason",
     "Fault",
     "FaultCode",

@@ -148,7 +148,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http, settings.engine.limits.largest)
         known, others = settings.credentials.added_to(peers or {}, settings.tls.others), settings.tls.others
-        self.peers = Peers(settings.security.added_to(known, others), others)
+        self.peers = Peers(settings.security.added_to(known, others), others, settings.failover)
         responses = responses_url(settings.address)
         self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
         self._given_transport = transport
@@ -175,8 +175,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
     def _measured(self, settings: Settings) -> Metrics | None:
         if not settings.metrics.enabled:
             return None
-        parts = (self.ids.new(), self.observers, self.watch)
-        return metrics_of(self.store, *parts, settings.metrics, settings.engine, self.clock)
+        parts = (self.observers, self.watch, settings.metrics, settings.engine, self.clock)
+        return metrics_of(self.store, self.ids.new(), *parts)
 
     # --- sending ---------------------------------------------------------------------------------------------------
 
@@ -245,6 +245,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             ids=self.ids,
             security=self._security,
             measurements=self.metrics.recorder if self.metrics is not None else None,
+            addresses=self.peers.addresses,
         )
         engine = make(store=self.store, settings=settings)
         if self.coordinator is not None:

@@ -14,6 +14,7 @@ from mercury.client.sender import Sender
 from mercury.client.sender_port import SenderPort
 from mercury.client.zeep.calls import Calls
 from mercury.contract import C, at
+from mercury.engine.failover_uri import is_failover
 from mercury.engine.runtime.peers import Peers
 from mercury.errors import ConfigurationError
 from mercury.security.settings import MessageSecurity
@@ -88,7 +89,8 @@ class Outgoing:
     ) -> Sender | C:
         """A sender for an endpoint, or the typed calls of the service that is there.
 
-        :param url: the endpoint's ``http(s)`` URL.
+        :param url: the endpoint's ``http(s)`` URL; or several that lead to one store, as
+            ``failover:(http://a/path,http://b/path)?option=value``; or ``failover:NAME`` of the settings.
         :param service: the `Contract` of the service: its operations are called on what is returned.
         :param key: the internal key: messages with the same URL and key share a sequence. 512 bytes of UTF-8 at most.
         :param namespace: of bodies and actions that are made from dataclasses; with ``service`` it is the service's.
@@ -102,6 +104,8 @@ class Outgoing:
         :raises ConfigurationError: the URL or the key is none or too long, the versions do not agree, or no address.
         """
         surroundings = self.surroundings()
+        if is_failover(url):
+            url = self.peers.add(url)
         channel = channel_to(
             url,
             key,

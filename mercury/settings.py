@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from mercury.console.settings import MIN_TOKEN, ConsoleSettings
+from mercury.engine.address_book import FailoverSettings
 from mercury.engine.addresses import split_url
 from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
@@ -187,6 +188,7 @@ class Settings:
     source: SourcePolicy = field(default_factory=SourcePolicy)
     #: For sequences at services that have no policy of their own.
     destination: DestinationPolicy = field(default_factory=DestinationPolicy)
+    failover: FailoverSettings = field(default_factory=FailoverSettings)
     xa: XaSettings = field(default_factory=XaSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mercury.engine.addresses import split_url
+from mercury.engine.failover_uri import is_failover
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import at_least, at_most
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, MAKE_CONNECTION_ANONYMOUS, EndpointReference
@@ -27,6 +28,7 @@ def channel_to(
 ) -> Channel:
     """The channel of a sender; parameters are those of `Mercury.to`.
 
+    :param url: the endpoint's URL, or the name of a destination with several addresses (`FailoverUri.endpoint`).
     :param responses: the URL at which this process takes responses; ``None`` = this process has no address.
     :param identity: the identity of the peer when it posts to this process.
     :param new_id: returns a new identifier, for the address of a client that fetches.
@@ -34,7 +36,7 @@ def channel_to(
     """
     if not key:
         raise ConfigurationError("key: it is empty; messages with the same URL and key share a sequence")
-    if split_url(url).username is not None:
+    if not is_failover(url) and split_url(url).username is not None:
         raise ConfigurationError("a user's name and password cannot be part of the URL to send to")
     if wsa_to is not None and (not wsa_to.strip() or not wsa_to.isprintable()):
         raise ConfigurationError(f"wsa_to: not a URI: {wsa_to!r}")

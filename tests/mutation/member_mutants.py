@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 CONTRACT = "tests/conformance/test_members.py"
+POSTS = "tests/unit/engine/runtime/test_member_posts.py"
 LEASE = "tests/unit/engine/runtime/test_lease.py"
 
 MEMBERS = (
@@ -85,5 +86,22 @@ MEMBERS = (
             ),
         ),
         test=f"{LEASE}::test_one_of_two_members_serves",
+    ),
+    Mutant(
+        "late answer of an address that was left",
+        (
+            Change(
+                "mercury.engine.runtime.member_posts:MemberPosts._ended",
+                "or exchange.number != each.exchanges",
+                "",
+            ),
+        ),
+        test=f"{POSTS}::test_silent_address_is_left_by_all_its_posts_and_its_late_answer_is_ignored",
+    ),
+    Mutant(
+        "failures of one address that were open together",
+        (Change("mercury.statemachine.failover:AddressList.failed", " or began < address.failed_at", ""),),
+        test="tests/unit/statemachine/test_failover.py"
+        "::test_failures_of_exchanges_that_were_open_together_are_one_failure",
     ),
 )

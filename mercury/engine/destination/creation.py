@@ -15,6 +15,7 @@ from mercury.engine.destination.ownership import may_follow
 from mercury.engine.destination.quota import make_room
 from mercury.engine.emission import emit_source_created
 from mercury.engine.exchange import Purpose
+from mercury.engine.failover_uri import is_failover
 from mercury.statemachine import events
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode
@@ -285,6 +286,8 @@ def _open_offered(
     channel, policy = record.channel, batch.context.application.policy(None)
     if acks_to.address == channel.to:
         acks_to = replace(acks_to, via=channel.wsa_to and channel.endpoint)
+    elif is_failover(channel.endpoint):  # the address of the member that answered: any of them takes it
+        acks_to = EndpointReference(channel.to, via=channel.wsa_to and channel.endpoint)
     elif (acks_to.addressable or acks_to.polled) and acks_to.address != channel.endpoint:
         refused = batch.context.settings.addresses.refusal("Accept/AcksTo", acks_to)
         if refused is not None:

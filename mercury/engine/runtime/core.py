@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 
+from mercury.engine.address_book import AddressBook
 from mercury.engine.application import Application
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.context import EngineContext
@@ -50,6 +51,7 @@ class Engine:
     :param security: WS-Security of the messages; ``None`` = no message has or needs it.
     :param measurements: takes counts and times; ``None`` = nothing is measured.
     :param target: ``store`` is a stage: its messages are moved there, and not handed to the application.
+    :param addresses: the destinations with several addresses; ``None`` = the settings name none.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -65,6 +67,7 @@ class Engine:
         measurements: Measurements | None = None,
         target: Target | None = None,
         monotonic: Callable[[], float] = time.monotonic,
+        addresses: AddressBook | None = None,
     ) -> None:
         claims = ClaimKeeper(store, ids.new(), settings.lease, monotonic)
         self._context = EngineContext(
@@ -81,6 +84,8 @@ class Engine:
         )
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
+        #: The destinations with several addresses.
+        self.addresses = addresses or AddressBook()
         #: Takes the times of exchanges.
         self.measurements = measurements
         #: The handlers and callbacks that run now.

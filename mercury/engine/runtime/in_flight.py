@@ -63,6 +63,14 @@ class InFlight:
         self._open[outgoing.slot] = math.inf if outgoing.envelope.parts else now
         self._queued.discard(outgoing.slot)
 
+    def begin_again(self, outgoing: Outgoing, before: float, now: float) -> None:
+        """A further exchange of an open post begins.
+
+        :param before: when the previous one began; a later post of the same message remains.
+        """
+        if self._open.get(outgoing.slot) == before:
+            self._open[outgoing.slot] = now
+
     def end(self, outgoing: Outgoing, began: float, reply_at: float | None) -> None:
         """An exchange has ended.
 

@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mercury.engine.address_book import AddressBook, FailoverSettings
 from mercury.engine.addresses import climbs, origin_of, split_url
 from mercury.engine.runtime.certificate_files import FileContext
 from mercury.errors import ConfigurationError
@@ -195,10 +196,15 @@ class Peers:
     :param peers: by URL prefix, which matches the same scheme, host and port, and the same path or one below it. The
         longest matching path counts. A path that climbs (``/orders/../other``) is below ``/`` only.
     :param others: for all other peers.
+    :param failover: the destinations with several addresses: what applies to the first one applies to all.
     :raises ConfigurationError: a key is not a URL, or a file cannot be used.
     """
 
-    def __init__(self, peers: Mapping[str, Peer] | None, others: Peer | None = None) -> None:
+    def __init__(
+        self, peers: Mapping[str, Peer] | None, others: Peer | None = None, failover: FailoverSettings | None = None
+    ) -> None:
+        #: The destinations with several addresses.
+        self.addresses = AddressBook(failover)
         self._others = PeerConnection(others or Peer())
         self._known: list[PeerConnection] = []
         for prefix, peer in (peers or {}).items():
@@ -225,11 +231,22 @@ class Peers:
             peer = dataclasses.replace(peer, ca_file=None, client_cert=None, client_key=None)
         return peer
 
+    def add(self, uri: str) -> str:
+        """Add a destination with several addresses. Returns what it is known by: `FailoverUri.endpoint`.
+
+        :raises ConfigurationError: see `AddressBook.add`; or other settings apply to some of its addresses.
+        """
+        found = self.addresses.add(uri)
+        first = self.find(found.urls[0]).peer
+        if any(self.find(url).peer != first for url in found.urls):
+            raise ConfigurationError(f"peers: other settings for some addresses of {found.endpoint}; give all the same")
+        return found.endpoint
+
     def find(self, url: str) -> PeerConnection:
         """The settings for the peer at a URL."""
         if not self._known:
             return self._others
-        origin, path = _split(url)
+        origin, path = _split(self.addresses.first(url))
         for each in self._known:
             # A server may resolve a path that climbs to one that the entry's credentials are not for.
             is_below = (path + "/").startswith(each.path) and (each.path == "/" or not climbs(path))

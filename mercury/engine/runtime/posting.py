@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Protocol
 
+from mercury.engine.address_book import AddressBook
 from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN, EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
+from mercury.engine.failover_uri import is_failover
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.measurements import Measurements
 from mercury.engine.runtime.exchange_limit import ExchangeLimits
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
+from mercury.engine.runtime.member_posts import MemberPosts
 from mercury.engine.runtime.sender_pool import Begun, Ended
 from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
@@ -42,6 +46,9 @@ class PostingEngine(Protocol):
     def endpoint_errors(self) -> EndpointErrors: ...
 
     @property
+    def addresses(self) -> AddressBook: ...
+
+    @property
     def measurements(self) -> Measurements | None: ...
 
     def is_secured_endpoint(self, url: str) -> bool: ...
@@ -65,6 +72,7 @@ class Posting:
     :param clock: seconds since the epoch.
     :param deliver: passes replies to the committer and returns how many of them it took, the first ones. It waits for
         room if its second argument is true; then it takes fewer only if the runtime is stopping.
+    :param chance: returns random numbers, 0 <= n < 1.
     """
 
     def __init__(
@@ -75,6 +83,7 @@ class Posting:
         clock: Callable[[], float],
         deliver: Callable[[Sequence[Arrival], bool], int],
         limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
+        chance: Callable[[], float] = random.random,
     ) -> None:
         self._engine = engine
         self._errors = engine.endpoint_errors
@@ -88,6 +97,22 @@ class Posting:
         #: The times of the last log lines about unexpected errors: a server may cause any number.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         self.pools = SenderPools(senders, self._begin, self._errors.slows, limits=limits)
+        self._members = MemberPosts(
+            engine.addresses,
+            self._errors,
+            engine.encoded,
+            self._transport.begin,
+            self._ended,
+            self.pools.begun_again,
+            clock,
+            chance,
+            self._helpers,
+        )
+
+    def stop(self) -> None:
+        """Begin nothing new, and let no post wait for an address any longer."""
+        self.pools.stop()
+        self._members.stop()
 
     # --- posts -----------------------------------------------------------------------------------------------------
 
@@ -96,6 +121,12 @@ class Posting:
         posts = []
         for begun in exchanges:
             url = begun.outgoing.url
+            if is_failover(url):
+                if self._engine.is_secured_endpoint(url):
+                    self._helpers.run(partial(self._members.post, begun))
+                else:
+                    self._members.post(begun)
+                continue
             if self._engine.is_secured_endpoint(url):
                 self._helpers.run(partial(self._begin_secured, begun))
                 continue

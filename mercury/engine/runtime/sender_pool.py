@@ -188,6 +188,12 @@ class SenderPool:
         if ready:
             self._begin(ready)
 
+    def begun_again(self, begun: Begun) -> None:
+        """A further exchange begins for an open post: the message counts as being posted from now on."""
+        with self._mutex:
+            before, begun.at = begun.at, self._clock()
+            self._in_flight.begin_again(begun.outgoing, before, begun.at)
+
     def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
         """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
 

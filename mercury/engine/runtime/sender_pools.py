@@ -60,6 +60,11 @@ class SenderPools:
         for pool, own in self._sorted(ends, lambda end: end.begun.outgoing):
             pool.ended(own)
 
+    def begun_again(self, begun: Begun) -> None:
+        """A further exchange begins for an open post."""
+        for pool, _ in self._sorted([begun], lambda each: each.outgoing):
+            pool.begun_again(begun)
+
     def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
         """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
 

@@ -164,7 +164,7 @@ class Runtime:
         for pool in self._all_pools:
             pool.stop()
         self.held_exchanges.release_all()
-        self._senders.stop()
+        self._posting.stop()
         for thread in self._pool_threads:
             thread.join(max(0.0, until - time.monotonic()))
         open_exchanges = self._senders.wait(until)
