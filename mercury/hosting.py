@@ -85,12 +85,14 @@ class Hosting:
 
     def app(self, *services: Service) -> FastAPI:
         """A FastAPI application that hosts services and nothing else: endpoints, health and status, and the console
-        at ``/console`` if the setting ``console.enabled`` says so."""
+        at ``/console`` and the operator's API if the settings ``console.enabled`` and ``console.api`` say so."""
         from mercury.service.host import application
 
         routers = [self.router(*services), self.status_router()]
         if self.settings.console.enabled:
             routers.append(self.console_router())
+        if self.settings.console.api:
+            routers.append(self.operator_router())
         if self.metrics is not None:
             routers.append(self.metrics_router())
         return application("Mercury", routers, self.lifespan)
@@ -124,6 +126,19 @@ class Hosting:
             clock=self.clock,
         )
         return console.router(path)
+
+    def operator_router(self) -> APIRouter:
+        """A FastAPI router with ``/mercury/operate``, by which `mercury` commands with ``--at`` reach this process.
+
+        It takes the tokens of the settings ``console.token`` and ``console.reader_token``. Only this machine reaches
+        it, unless the setting ``console.hosts`` names the host under which others do.
+
+        :raises ConfigurationError: neither token is set.
+        """
+        from mercury.console.operator_api import OperatorApi, calls_on, operator_router
+
+        calls = calls_on(self.store, self.clock, self.settings.watch)
+        return operator_router(OperatorApi(calls, self.settings.console, self.clock))
 
     def metrics_router(self) -> APIRouter:
         """A FastAPI router with ``/metrics`` for Prometheus; `app` has it if the setting ``metrics.enabled`` is true.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from typing import Annotated
 
 import typer
 
-from mercury.cli.acting import After, Limit, operations
-from mercury.cli.config import ConfigFile
-from mercury.cli.output import Format, Output, notes, show, show_table
-from mercury.cli.stores import StoreUrl
+from mercury.cli.acting import After, Limit, Target, calling
+from mercury.cli.option_groups import grouped
+from mercury.cli.output import notes, show, show_table
 from mercury.texts import moment
 
 
+@grouped
 def audit(
+    options: Target,
     by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Only what this operator did.")] = None,
     action: Annotated[str | None, typer.Option("--action", help="Only this action, for example suspend.")] = None,
     target: Annotated[
@@ -23,31 +23,21 @@ def audit(
     ] = None,
     limit: Limit = 100,
     after: After = None,
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
 ) -> None:
     """List what operators have done to a store, by command or console, the newest first."""
-    from mercury.storage.audit import AuditFilter
-
-    with operations(store, config) as found:
-        page = found.audit(AuditFilter(actor=by, action=action, target=target), after, limit)
-    value = [dataclasses.asdict(each) | {"via": each.via.value, "kind": each.kind.value} for each in page.items]
+    with calling(options) as call:
+        page = call("audit.list", by=by, action=action, target=target, after=after, limit=limit)
+    found = page["items"]
     rows = [
         (
-            moment(each.at),
-            each.actor,
-            each.via.value,
-            each.action,
-            each.kind.value,
-            each.target,
-            json.dumps(dict(each.before), ensure_ascii=False) if each.before else "",
-            json.dumps(dict(each.after), ensure_ascii=False) if each.after else "",
-            each.note,
+            moment(each["at"]),
+            *(each[name] for name in ("actor", "via", "action", "kind", "target")),
+            *(json.dumps(each[name], ensure_ascii=False) if each[name] else "" for name in ("before", "after")),
+            each["note"],
         )
-        for each in page.items
+        for each in found
     ]
     headings = ("at", "by", "via", "action", "kind", "target", "before", "after", "note")
-    show(output, value, lambda: show_table(headings, rows, nothing="nothing was done by hand"))
-    if page.after is not None:
-        notes().print(f"there are more: --after {page.after}", markup=False)
+    show(options.output, found, lambda: show_table(headings, rows, nothing="nothing was done by hand"))
+    if page["after"] is not None:
+        notes().print(f"there are more: --after {page['after']}", markup=False)

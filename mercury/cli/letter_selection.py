@@ -6,17 +6,16 @@ import enum
 import re
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
+from mercury.cli.acting import Call
 from mercury.cli.output import FAILED, UNUSABLE, fail
 from mercury.statemachine.effects import Certainty
-
-if TYPE_CHECKING:
-    from mercury.client.dead_letters import DeadLetters
-    from mercury.storage.letters import LetterFilter
 
 #: Seconds of the units that a time span may have.
 UNITS = MappingProxyType({"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800})
@@ -59,29 +58,39 @@ EvenIfUnknown = Annotated[
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation when more than one is selected.")]
 
 
-def letter_filter(
-    ids: list[str] | None,
-    direction: Side | None,
-    certainty: Certainty | None,
-    endpoint: str | None,
-    key: str | None,
-    correlation: str | None,
-    reason: str | None,
-    older_than: str | None,
-) -> LetterFilter:
-    """The filter that the options of a command describe."""
-    from mercury.storage.letters import Direction, LetterFilter
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions:
+    """The options that select dead letters by what they have in common, except their direction."""
 
-    return LetterFilter(
-        ids=frozenset(ids) if ids else None,
-        direction=Direction(direction.value) if direction is not None else None,
-        certainty=certainty,
-        endpoint=endpoint,
-        key=key,
-        correlation=correlation,
-        reason=reason,
-        dead_before=time.time() - seconds(older_than, "--older-than") if older_than is not None else None,
-    )
+    certainty: OfCertainty = None
+    endpoint: OfEndpoint = None
+    key: OfKey = None
+    correlation: OfCorrelation = None
+    reason: OfReason = None
+    older_than: OlderThan = None
+
+    def arguments(self, ids: list[str] | None, direction: Side | None) -> dict[str, Any]:
+        """The arguments of a call that selects these letters; only those that are given."""
+        before = time.time() - seconds(self.older_than, "--older-than") if self.older_than is not None else None
+        every = {
+            "ids": sorted(set(ids)) if ids else None,
+            "direction": direction.value if direction is not None else None,
+            "certainty": self.certainty.value if self.certainty is not None else None,
+            "endpoint": self.endpoint,
+            "key": self.key,
+            "correlation": self.correlation,
+            "reason": self.reason,
+            "dead_before": before,
+        }
+        return {name: value for name, value in every.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Many:
+    """The options of commands that may change many dead letters."""
+
+    everything: All = False
+    yes: Yes = False
 
 
 def seconds(span: str, option: str) -> float:
@@ -92,28 +101,37 @@ def seconds(span: str, option: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def confirm(letters: DeadLetters, which: LetterFilter, everything: bool, yes: bool, what: str) -> None:
+def confirm(call: Call, which: dict[str, Any], many: Many, what: str) -> None:
     """Check the selection, and ask for confirmation if it has more than one letter.
 
+    :param which: the arguments that select them.
     :raises typer.Exit: nothing is selected, an identifier is unknown, or the confirmation was refused or is not
         possible because the input is not a terminal.
     """
-    from mercury.storage.letters import EVERY_LETTER
-
-    if which == EVERY_LETTER and not everything:
+    if not which and not many.everything:
         fail(UNUSABLE, f"nothing chosen: give identifiers, a filter, or --all to {what} every dead letter")
-    number = sum(each.count for each in letters.count(which))
-    if which.ids is not None and number < len(which.ids):
-        found = {letter.id for letter in letters.find(which)}
-        missing = min(which.ids - found)
-        fail(
-            FAILED, f"{len(which.ids) - number} of these are not dead letters, for example {missing}; nothing was done"
-        )
+    number = sum(each["count"] for each in call("dlq.count", **which))
+    ids = which.get("ids")
+    if ids is not None and number < len(ids):
+        missing = min(set(ids) - set(identifiers(call, which)))
+        text = f"{len(ids) - number} of these are not dead letters, for example {missing}; nothing was done"
+        fail(FAILED, text)
     if not number:
         fail(FAILED, "no dead letter matches")
-    if number == 1 or yes:
+    if number == 1 or many.yes:
         return
     if not sys.stdin.isatty():
         fail(UNUSABLE, f"{number} dead letters are selected: give --yes to {what} them all")
     if not typer.confirm(f"{what} {number} dead letters?", err=True):
         fail(FAILED, "nothing was done")
+
+
+def identifiers(call: Call, which: dict[str, Any]) -> Iterator[str]:
+    """The identifiers of the selected letters, in the order in which they are sent."""
+    after = None
+    while True:
+        page = call("dlq.ids", after=after, **which)
+        yield from page["ids"]
+        after = page["after"]
+        if after is None:
+            return

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import re
 import time
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from mercury.cli.acting import By, Note, actor, operations
-from mercury.cli.config import ConfigFile
+from mercury.cli.acting import Acting, Call, Target, act, all_of_page, calling
 from mercury.cli.letter_selection import Side, seconds
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.cli.stores import StoreUrl
+from mercury.cli.option_groups import grouped
+from mercury.cli.output import FAILED, UNUSABLE, console, fail, notes, show, show_table
 from mercury.texts import ago, ahead, moment
-
-if TYPE_CHECKING:
-    from mercury.operations.messages import Places, WholeMessage
-    from mercury.operations.operator import Operations
-    from mercury.storage.letters import Direction
-    from mercury.storage.waiting import WaitingMessage
 
 app = typer.Typer(
     help="Messages that wait in a store: sent and not acknowledged, or received and not handled.", no_args_is_help=True
@@ -30,6 +22,7 @@ app = typer.Typer(
 Id = Annotated[str, typer.Argument(metavar="ID", help="As `list` prints it: out-17, in-4.")]
 #: Seconds that `park` waits for a running process to park a message, and seconds between two polls.
 TIMEOUT, POLL_INTERVAL = 5.0, 0.1
+_ID = re.compile(r"(in|out)-\d{1,18}")
 
 
 class State(enum.Enum):
@@ -42,7 +35,9 @@ class State(enum.Enum):
 
 
 @app.command("list")
+@grouped
 def list_messages(
+    target: Target,
     direction: Annotated[
         Side | None, typer.Option("--direction", help="outbound: sent here; inbound: received here. Default: both.")
     ] = None,
@@ -63,49 +58,43 @@ def list_messages(
         str | None,
         typer.Option("--after", metavar="PLACE", help="Go on behind the page before, which named the place."),
     ] = None,
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
 ) -> None:
     """List the messages that wait, the oldest first, with the state of each. Needs no running process.
 
     "first" is the message that the others of its sequence wait for: inspect it with `show`, try it again at once with
     `retry`, or make it a dead letter with `park`.
     """
-    from mercury.storage.letters import Direction
-    from mercury.storage.searching import MessageFilter, MessageState
-
-    wanted = [Direction(direction.value)] if direction is not None else list(Direction)
+    sides = [direction] if direction is not None else list(Side)
     place = None
     if after is not None:
         which_side, place = _place(after)
-        wanted = [which_side]
+        sides = [which_side]
     now = time.time()
-    found: list[WaitingMessage] = []
+    found: list[dict[str, Any]] = []
     more = []
-    with operations(store, config) as opened:
-        for each in wanted:
-            sent = each is Direction.OUTBOUND
-            which = MessageFilter(
-                message_id=message_id,
-                correlation=correlation,
-                endpoint=endpoint if sent else None,
-                service=None if sent else endpoint,
+    with calling(target) as call:
+        for side in sides:
+            items, following = all_of_page(
+                call,
+                "messages.list",
+                place,
+                direction=side.value,
+                endpoint=endpoint,
                 key=key,
                 sequence=sequence,
-                state=None if state is None else MessageState(state.value),
+                message_id=message_id,
+                correlation=correlation,
+                state=None if state is None else state.value,
                 since=None if since is None else now - seconds(since, "--since"),
                 until=None if until is None else now - seconds(until, "--until"),
+                limit=limit,
             )
-            page = opened.messages.page(each, which, place, limit)
-            while not page.items and page.after is not None:
-                page = opened.messages.page(each, which, page.after, limit)
-            found += page.items
-            more += [_place_name(each, page.after)] if page.after is not None else []
+            found += items
+            more += [_place_name(side, following)] if following is not None else []
         places = None
         if message_id is not None or correlation is not None:
-            places = opened.messages.places(message_id=message_id, correlation=correlation)
-    show(output, [_summary(each) for each in found], lambda: _show_list(found))
+            places = call("messages.places", message_id=message_id, correlation=correlation)
+    show(target.output, found, lambda: _show_list(found))
     for last in more:
         notes().print(f"there are more: --after {last}", markup=False)
     if places is not None:
@@ -113,143 +102,105 @@ def list_messages(
 
 
 @app.command("show")
-def show_message(
-    identifier: Id, store: StoreUrl = None, config: ConfigFile = None, output: Output = Format.TEXT
-) -> None:
+@grouped
+def show_message(identifier: Id, target: Target) -> None:
     """Show all data of one message, with its body."""
-    direction, position = _read(identifier)
-    with operations(store, config) as opened:
-        found = opened.messages.one(direction, position)
-    if found is None:
+    identifier = _checked(identifier)
+    with calling(target) as call:
+        value = call("messages.show", id=identifier)
+    if value is None:
         fail(FAILED, f"{identifier} is not waiting, or not any more")
-    value = _whole(found)
     known = {name: each for name, each in value.items() if each not in (None, "", []) and name != "timeline"}
     rows = [(name.replace("_", " "), _text(name, each)) for name, each in known.items()]
-    steps = [("" if each.at is None else moment(each.at), each.what, each.by or "") for each in found.timeline]
+    steps = [
+        ("" if each["at"] is None else moment(each["at"]), each["what"], each["by"] or "") for each in value["timeline"]
+    ]
 
     def print_text() -> None:
         show_table(("property", "value"), rows, nothing="")
         console().print()
         show_table(("at", "what", "by"), steps, nothing="")
 
-    show(output, value, print_text)
+    show(target.output, value, print_text)
 
 
 @app.command()
-def park(
-    identifier: Id,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
-) -> None:
+@grouped
+def park(identifier: Id, acting: Acting) -> None:
     """Make one message a dead letter, so that the messages after it are no longer blocked.
 
     An inbound message must be the first of its sequence. The process that hosts its service parks it, now or when it
     runs again; if the handler runs at this moment, its transaction is rolled back. The sender of a request gets a
     fault. An outbound message can be parked until it has a number. `mercury dlq redrive` sends or delivers it again.
     """
-    from mercury.storage.letters import Direction
-
-    direction, position = _read(identifier)
-    with operations(store, config) as opened:
-        opened.message_actions.park(direction, position, actor(by), reason=note)
-        parked = direction is Direction.OUTBOUND or _is_parked_in_time(opened, direction, position)
+    identifier = _checked(identifier)
+    with calling(acting) as call:
+        call("messages.park", acts=True, id=identifier)
+        parked = identifier.startswith("out") or _is_parked_in_time(call, identifier)
     text = "parked: it is a dead letter" if parked else "is parked as soon as a process that hosts its service runs"
     value = {"id": identifier, "parked": parked}
-    show(output, value, lambda: console().print(f"{identifier} {text}", markup=False))
+    show(acting.output, value, lambda: console().print(f"{identifier} {text}", markup=False))
 
 
 @app.command()
-def retry(
-    identifier: Id,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
-) -> None:
+@grouped
+def retry(identifier: Id, acting: Acting) -> None:
     """Make one message due now, before its retry time. A process that runs on the store sends or delivers it."""
-    direction, position = _read(identifier)
-    with operations(store, config) as opened:
-        opened.message_actions.retry(direction, position, actor(by), reason=note)
-    show(output, {"id": identifier, "due": True}, lambda: console().print(f"{identifier} is due now", markup=False))
+    identifier = _checked(identifier)
+    act(acting, "messages.retry", lambda _: f"{identifier} is due now", id=identifier, shown={"due": True})
 
 
 # --- helpers ---------------------------------------------------------------------------------------------------------
 
 
-def _place(after: str) -> tuple[Direction, str]:
+def _place(after: str) -> tuple[Side, str]:
     """The direction and the place that a page has named.
 
     :raises typer.Exit: the text is not from a page.
     """
-    from mercury.storage.letters import Direction
-
-    if re.fullmatch(r"(in|out)-\d{1,18}", after):
-        direction, position = _read(after)
-        return direction, f"0.{position}"
-    side, _, place = after.partition(":")
+    if _ID.fullmatch(after):
+        side, _, position = after.partition("-")
+        place = f"0.{position}"
+    else:
+        side, _, place = after.partition(":")
     if side not in ("in", "out") or not place:
         fail(UNUSABLE, f"--after: {after!r} is not a place that a page has named")
-    return Direction.INBOUND if side == "in" else Direction.OUTBOUND, place
+    return Side.INBOUND if side == "in" else Side.OUTBOUND, place
 
 
-def _place_name(direction: Direction, after: str) -> str:
+def _place_name(direction: Side, after: str) -> str:
     """The name of a place, for --after: the id of a message, or the place in a sequence."""
-    side = "out" if direction.value == Side.OUTBOUND.value else "in"
+    side = "out" if direction is Side.OUTBOUND else "in"
     return f"{side}-{after[2:]}" if after.startswith("0.") else f"{side}:{after}"
 
 
-def _note_elsewhere(places: Places) -> None:
+def _note_elsewhere(places: dict[str, Any]) -> None:
     """Say where else a searched message is: settled, or dead."""
-    for done in places.settled:
-        text = f"settled: {done.message_id}, correlation {done.correlation}, at {moment(done.settled_at)}"
+    for done in places["settled"]:
+        text = f"settled: {done['message_id']}, correlation {done['correlation']}, at {moment(done['settled_at'])}"
         notes().print(text, markup=False)
-    for letter in places.letters:
-        notes().print(f"dead letter: mercury dlq show {letter.id}", markup=False)
+    for letter in places["dead_letters"]:
+        notes().print(f"dead letter: mercury dlq show {letter}", markup=False)
 
 
-def _read(identifier: str) -> tuple[Direction, int]:
-    """The direction and position of a message's id.
+def _checked(identifier: str) -> str:
+    """A message's id.
 
     :raises typer.Exit: the text is not an id.
     """
-    from mercury.storage.letters import Direction
-
-    found = re.fullmatch(r"(in|out)-(\d{1,18})", identifier.strip())
-    if found is None:
+    if _ID.fullmatch(identifier.strip()) is None:
         fail(UNUSABLE, f"{identifier!r} is not a message's id: out-17 and in-4 are, see `mercury messages list`")
-    return Direction.INBOUND if found[1] == "in" else Direction.OUTBOUND, int(found[2])
+    return identifier.strip()
 
 
-def _is_parked_in_time(opened: Operations, direction: Direction, position: int) -> bool:
+def _is_parked_in_time(call: Call, identifier: str) -> bool:
     """Whether a running process parks the message within `TIMEOUT`."""
     until = time.monotonic() + TIMEOUT
-    while opened.messages.one(direction, position) is not None:
+    while call("messages.show", id=identifier) is not None:
         if time.monotonic() >= until:
             return False
         time.sleep(POLL_INTERVAL)
     return True
-
-
-def _summary(message: WaitingMessage) -> dict[str, Any]:
-    value = dataclasses.asdict(message)
-    del value["position"]
-    return {"id": message.id} | value | {"direction": message.direction.value}
-
-
-def _whole(found: WholeMessage) -> dict[str, Any]:
-    message = found.message
-    return _summary(found.seen) | {
-        "relates_to": message.relates_to,
-        "is_fault": message.is_fault,
-        "damaged": message.damaged,
-        "headers": [header.decode(errors="backslashreplace") for header in message.headers],
-        "body": message.payload.decode(errors="backslashreplace"),
-        "timeline": [dataclasses.asdict(each) for each in found.timeline],
-    }
 
 
 def _text(name: str, value: object) -> str:
@@ -258,21 +209,21 @@ def _text(name: str, value: object) -> str:
     return " ".join(value) if isinstance(value, list) else str(value)
 
 
-def _show_list(found: list[WaitingMessage]) -> None:
+def _show_list(found: list[dict[str, Any]]) -> None:
     headings = ("id", "since", "endpoint or service", "key", "number", "action", "tries", "state", "next try", "error")
     now = time.time()
     rows = [
         (
-            each.id,
-            ago(each.since, now),
-            each.endpoint or "(responses)",
-            each.key,
-            "" if each.number is None else str(each.number),
-            each.action,
-            str(each.attempts),
-            each.state + (" (first)" if each.first else ""),
-            "" if each.next_try is None else ahead(each.next_try, now),
-            each.last_error or "",
+            each["id"],
+            ago(each["since"], now),
+            each["endpoint"] or "(responses)",
+            each["key"],
+            "" if each["number"] is None else str(each["number"]),
+            each["action"],
+            str(each["attempts"]),
+            each["state"] + (" (first)" if each["first"] else ""),
+            "" if each["next_try"] is None else ahead(each["next_try"], now),
+            each["last_error"] or "",
         )
         for each in found
     ]

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 import enum
 import json
 import time
-from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from mercury.cli.acting import After, By, Limit, Note, actor, operations
-from mercury.cli.config import ConfigFile
+from mercury.cli.acting import Acting, After, Limit, Target, act, all_of_page, calling
+from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.cli.stores import StoreUrl
 from mercury.texts import moment
-
-if TYPE_CHECKING:
-    from mercury.operations.operator import Operations
-    from mercury.operations.sequences import SequenceLine, WholeSequence
 
 app = typer.Typer(help="Sequences of a running process on this machine, or of a store.", no_args_is_help=True)
 
@@ -106,21 +99,19 @@ def list_sequences(
         if active:
             found = [each for each in found if _is_active(each)]
     else:
-        from mercury.storage.searching import SequenceFilter
-
-        which = SequenceFilter(
-            source=None if side is None else side is End.SOURCE,
-            states=frozenset(each.upper() for each in state or ()),
-            endpoint=endpoint,
-            key_prefix=key_prefix,
-            active=active,
-            stuck=stuck,
-        )
-        with operations(store, None) as opened:
-            page = opened.sequences.page(which, after, limit)
-            while not page.items and page.after is not None:
-                page = opened.sequences.page(which, page.after, limit)
-        found, following = [_line(each) for each in page.items], page.after
+        with calling(Target(store=store)) as call:
+            found, following = all_of_page(
+                call,
+                "sequences.list",
+                after,
+                side=None if side is None else side.value,
+                states=[each.upper() for each in state or ()],
+                endpoint=endpoint,
+                key_prefix=key_prefix,
+                active=active,
+                stuck=stuck,
+                limit=limit,
+            )
     headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "error")
     rows = [_row(each, wide) for each in found]
     show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
@@ -141,12 +132,9 @@ def show_sequence(
         one = _one(_ask(at), identifier, "sequence", f"at {at}")
         show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
         return
-    with operations(store, None) as opened:
-        whole = opened.sequences.one(_name(opened, identifier))
-    if whole is None:
-        fail(FAILED, f"no sequence of this store has the identifier {identifier}")
-    value = _whole(whole)
-    show(output, value, lambda: _show_whole(whole))
+    with calling(Target(store=store)) as call:
+        whole = call("sequences.show", id=identifier)
+    show(output, whole, lambda: _show_whole(whole))
 
 
 Named = Annotated[
@@ -155,50 +143,26 @@ Named = Annotated[
 
 
 @app.command("suspend")
-def suspend_sequence(
-    identifier: Named,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
-) -> None:
+@grouped
+def suspend_sequence(identifier: Named, acting: Acting) -> None:
     """Let no process work on a sequence until `resume`, also after restarts.
 
     A source sends nothing under its key; a destination delivers nothing. Messages are still taken from the application,
     received and acknowledged. Exit code 1: it is suspended already, or its messages leave when a client fetches them.
     """
-    with operations(store, config) as opened:
-        name = _name(opened, identifier)
-        opened.sequence_actions.suspend(name, actor(by), reason=note)
-    show(output, {"identifier": name, "suspended": True}, lambda: console().print(f"{name} is suspended", markup=False))
+    _act(acting, "suspend", identifier, "{} is suspended", {"suspended": True})
 
 
 @app.command("resume")
-def resume_sequence(
-    identifier: Named,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
-) -> None:
+@grouped
+def resume_sequence(identifier: Named, acting: Acting) -> None:
     """End the suspension of a sequence."""
-    with operations(store, config) as opened:
-        name = _name(opened, identifier)
-        opened.sequence_actions.resume(name, actor(by), reason=note)
-    show(output, {"identifier": name, "suspended": False}, lambda: console().print(f"{name} is resumed", markup=False))
+    _act(acting, "resume", identifier, "{} is resumed", {"suspended": False})
 
 
 @app.command("close")
-def close_sequence(
-    identifier: Named,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
-) -> None:
+@grouped
+def close_sequence(identifier: Named, acting: Acting) -> None:
     """Close a sequence: it takes no new message, and the rest is sent or delivered.
 
     Received: a process that runs on the store sends CloseSequence to the source, with the final acknowledgement. The
@@ -206,18 +170,12 @@ def close_sequence(
     which has no CloseSequence. .NET takes it for an error of the sequence.
     Sent: it ends when everything is acknowledged. Later messages of its key go to a successor.
     """
-    _end(identifier, "close", by, note, store, config, output)
+    _act(acting, "close", identifier, "{}: a process that runs on this store will close it", {"end": "close"})
 
 
 @app.command("terminate")
-def terminate_sequence(
-    identifier: Named,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
-) -> None:
+@grouped
+def terminate_sequence(identifier: Named, acting: Acting) -> None:
     """Terminate a sequence now.
 
     Received: messages behind a gap are delivered or not by its IncompleteSequenceBehavior. A process that runs on the
@@ -225,94 +183,50 @@ def terminate_sequence(
     acknowledged in another sequence. Exit code 1: there is no such open sequence.
     Sent: messages that are not acknowledged become dead letters.
     """
-    _end(identifier, "terminate", by, note, store, config, output)
+    text = "{}: a process that runs on this store will terminate it"
+    _act(acting, "terminate", identifier, text, {"end": "terminate"})
 
 
 @app.command("restart")
+@grouped
 def restart_sequence(
     identifier: Named,
+    acting: Acting,
     even_if_unknown: Annotated[
         bool, typer.Option("--even-if-unknown", help="Send messages again that the other side may have.")
     ] = False,
     park_unknown: Annotated[
         bool, typer.Option("--park-unknown", help="Make dead letters of messages that the other side may have.")
     ] = False,
-    by: By = None,
-    note: Note = "",
-    store: StoreUrl = None,
-    config: ConfigFile = None,
-    output: Output = Format.TEXT,
 ) -> None:
     """Give a source sequence up, and send the rest in a successor, in order.
 
     Messages that were sent and are not acknowledged are in doubt: with some, the command does nothing unless
     --even-if-unknown (they may take effect twice) or --park-unknown is given. Exit code 1: nothing was done.
     """
-    from mercury.operations.restarting import InDoubt
-
     if even_if_unknown and park_unknown:
         fail(UNUSABLE, "--even-if-unknown and --park-unknown exclude each other")
-    choice = InDoubt.RESEND if even_if_unknown else InDoubt.PARK if park_unknown else InDoubt.REFUSE
-    with operations(store, config) as opened:
-        name = _name(opened, identifier)
-        done = opened.sequence_actions.restart(name, actor(by), in_doubt=choice, reason=note)
-    value = {"identifier": name, "moved": done.moved, "in_doubt": done.doubtful, "in_doubt_messages": choice.value}
-    text = f"{name} is given up: a process that runs on this store sends the rest in a successor"
-    show(output, value, lambda: console().print(text, markup=False))
+    choice = "resend" if even_if_unknown else "park" if park_unknown else "refuse"
+    text = "{} is given up: a process that runs on this store sends the rest in a successor"
+    _act(acting, "restart", identifier, text, {}, in_doubt=choice)
 
 
-def _end(
-    identifier: str, end: str, by: str | None, note: str, store: str | None, config: Path | None, output: Format
-) -> None:
-    with operations(store, config) as opened:
-        name = _name(opened, identifier)
-        act = opened.sequence_actions.close if end == "close" else opened.sequence_actions.terminate
-        act(name, actor(by), reason=note)
-    text = f"{name}: a process that runs on this store will {end} it"
-    show(output, {"identifier": name, "end": end}, lambda: console().print(text, markup=False))
+def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[str, Any], **given: Any) -> None:
+    """Make an action, and print what is done with the sequence of the complete identifier."""
+    act(
+        acting,
+        f"sequences.{action}",
+        lambda done: text.format(done["identifier"]),
+        id=identifier,
+        shown=shown,
+        **given,
+    )
 
 
-def _name(opened: Operations, part: str) -> str:
-    """The identifier of the sequence of a store with this text in it; otherwise the command fails."""
-    found = opened.sequences.find(part, 3)
-    if part in found:
-        return part
-    if not found:
-        fail(FAILED, f"no sequence of this store has the identifier {part}")
-    if len(set(found)) > 1:
-        fail(UNUSABLE, f"several sequences of this store have {part} in their identifier; give a longer part")
-    return found[0]
-
-
-def _line(line: SequenceLine) -> dict[str, Any]:
-    return line.status.as_dict() | {
-        "identifier": line.id,
-        "waiting": line.waiting.value,
-        "waiting_more": line.waiting.more,
-        "why": line.why,
-        "stuck": line.stuck,
-        "suspended_by": line.suspended_by,
-    }
-
-
-def _whole(whole: WholeSequence) -> dict[str, Any]:
-    holder = whole.holder
-    return _line(whole.line) | {
-        "gaps": whole.gaps,
-        "unsent": whole.unsent.value,
-        "pair": whole.pair.id if whole.pair is not None else None,
-        "worked_on_by": holder.owner if holder is not None else None,
-        "host": whole.node.host if whole.node is not None else None,
-        "pid": whole.node.pid if whole.node is not None else None,
-        "epoch": holder.epoch if holder is not None else None,
-        "timeline": [dataclasses.asdict(each) for each in whole.timeline],
-    }
-
-
-def _show_whole(whole: WholeSequence) -> None:
-    value = _whole(whole)
+def _show_whole(whole: dict[str, Any]) -> None:
+    value = dict(whole)
     timeline = value.pop("timeline")
-    value["gaps"] = ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in whole.gaps) or "none"
+    value["gaps"] = ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in whole["gaps"]) or "none"
     show_table(("property", "value"), _properties(value), nothing="")
     console().print()
     rows = [("" if each["at"] is None else moment(each["at"]), each["what"], each["by"] or "") for each in timeline]

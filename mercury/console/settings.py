@@ -22,6 +22,9 @@ class ConsoleSettings:
     #: Whether `Mercury.app` serves the console, at ``/console``. `Mercury.console_router` and `mercury console` do not
     #: need it.
     enabled: bool = False
+    #: Whether `Mercury.app` answers the command line (``--at``), at ``/mercury/operate``, with the same tokens and
+    #: hosts. `Mercury.operator_router` does not need it. The store may be in memory.
+    api: bool = False
     #: The token of operators, who see everything and change the store, and that of readers, who only see it.
     token: str | None = None
     reader_token: str | None = None

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mercury.client.dead_letters import BATCH, deliver, refusal
+from mercury.client.dead_letters import BATCH, deliver, order, refusal
 from mercury.engine.addresses import split_url
 from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import ConfigurationError
@@ -179,6 +179,11 @@ class LetterActions:
 
     def _batches(self, which: LetterFilter) -> Iterator[Sequence[str]]:
         """The identifiers of the letters, in the order in which they are sent."""
+        if which.ids is not None and len(which.ids) <= BATCH:
+            with self._store.transaction() as tx:  # by the index, not by reading the whole table for a few
+                few = sorted(tx.dead_letters.find(which), key=order)
+            yield [letter.id for letter in few]
+            return
         after: int | None = 0
         while after is not None:
             with self._store.transaction() as tx:

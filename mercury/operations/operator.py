@@ -65,6 +65,19 @@ class Operations:
         found = problems(figures, nodes, stuck, self._watch, now)
         return StoreView(at=now, depth=figures, nodes=nodes, stuck=stuck, problems=found)
 
+    def ages(self) -> dict[str, float]:
+        """For how many seconds the oldest messages wait that are not acknowledged, and not handled; 0 = there are none.
+
+        :raises StorageError: the store failed.
+        """
+        now = self._clock()
+        with self._store.transaction() as tx:
+            found = depth.depth(tx, 1)
+        return {
+            "not acknowledged": max(0.0, now - (found.oldest_unacknowledged or now)),
+            "not handled": max(0.0, now - (found.oldest_unhandled or now)),
+        }
+
     def note(self, actor: Actor, action: str, kind: TargetKind, target: str, *, reason: str = "") -> None:
         """Write to the audit what was done outside the store.
 

@@ -6,6 +6,8 @@ SERVICES = "/services"
 RESPONSES = "/mercury/responses"
 #: The status of all sequences, which `mercury sequences` reads.
 STATUS = "/mercury/status"
+#: The calls of operators, which `mercury` commands with ``--at`` make.
+OPERATE = "/mercury/operate"
 #: The metrics, as Prometheus expects them.
 METRICS = "/metrics"
 

@@ -86,8 +86,10 @@ class WrappedStore:
     def guard_all(self, claim: Claim | None) -> None:
         self.inner.guard_all(claim)
 
-    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
-        return self.inner.sweep(kept_before=kept_before, idle_before=idle_before, limit=limit)
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
+        return self.inner.sweep(
+            kept_before=kept_before, idle_before=idle_before, limit=limit, audit_before=audit_before
+        )
 
     def count_commits(self, counter: Callable[[int], None]) -> None:
         self.inner.count_commits(counter)

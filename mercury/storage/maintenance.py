@@ -168,13 +168,13 @@ class RetentionStore(Protocol):
         :raises TransientStorageError: a lock was not acquired in time.
         """
 
-    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
         """Remove rows that are not needed any more: at most ``limit`` of each kind, each kind in a separate
         transaction.
 
         These are correlations of messages settled before ``kept_before``, claims without a holder and nodes that were
         not seen since ``idle_before``, empty buffers without a sequence, and keys without a sequence and without a
-        message.
+        message; and the entries of the audit before ``audit_before`` that are its oldest.
 
         :returns: the highest number of rows removed of one kind; if it is ``limit``, there may be more.
         :raises StorageError: the store failed; rows of some kinds may be removed.

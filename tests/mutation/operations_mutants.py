@@ -55,4 +55,11 @@ OPERATIONS = (
         "query",
         f"{READS}::test_a_search_reads_a_bounded_number_of_rows_and_says_where_it_stopped",
     ),
+    guard(
+        "readers of the operator's API change nothing",
+        "mercury.console.operator_api:OperatorApi._result",
+        "self._calls.changes(name) and user.role is not ConsoleRole.OPERATOR",
+        "False",
+        "tests/storage/test_operator_api.py::test_who_has_no_token_of_operators_changes_nothing",
+    ),
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from sqlalchemy import create_engine, func, select, text
@@ -22,10 +23,14 @@ from mercury.engine.runtime.threads import RETENTION_POLL_INTERVAL
 from mercury.engine.runtime.worker_pool import WorkerPool
 from mercury.engine.settings import EngineSettings
 from mercury.errors import StorageError
+from mercury.operations.acting import note
+from mercury.operations.operator import Operations
 from mercury.storage.api import StorageManager
+from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.sql.schema import METADATA, STORE
+from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import KEY, buffer, inbound, rmd_record, row
 from tests.acceptance.processes import eventually
 
@@ -114,6 +119,34 @@ def test_of_sequences_that_a_peer_makes_and_ends_as_many_are_left_as_are_remembe
     assert len(pair.server.handled) == MANY
 
 
+def test_the_audit_loses_its_oldest_entries_in_batches_and_no_others(
+    store: StorageManager, sql_url: str, now: float
+) -> None:
+    assert isinstance(store, SqlStore)
+    with store.transaction() as tx:
+        for days in [*range(410, 390, -1)]:
+            actor, at = Actor("Ada"), now - days * DAY
+            note(tx, lambda at=at: at, actor, "pause", TargetKind.SERVICE, f"{days}")  # type: ignore[misc]
+    before = now - 400 * DAY
+    assert store.sweep(kept_before=0.0, idle_before=0.0, limit=7, audit_before=0.0) == 0  # for ever
+    assert store.sweep(kept_before=0.0, idle_before=0.0, limit=7, audit_before=before) == 7
+    assert sizes(sql_url)["mercury_audit"] == 13
+    for _ in range(3):
+        store.sweep(kept_before=0.0, idle_before=0.0, limit=7, audit_before=before)
+    left = [each.target for each in Operations(store).audit().items]
+    assert left == [str(days) for days in range(391, 401)]  # the one of exactly 400 days too
+
+
+def test_a_process_keeps_the_audit_for_as_long_as_it_is_set(store: StorageManager, sql_url: str, now: float) -> None:
+    assert isinstance(store, SqlStore)
+    with store.transaction() as tx:
+        note(tx, lambda: now - 500 * DAY, Actor("Ada"), "pause", TargetKind.SERVICE, "shop")
+    for kept, count in ((None, 1), (501 * DAY, 1), (499 * DAY, 0)):
+        worker = RetentionWorker(store, replace(SETTINGS, audit=kept), now)
+        worker.run_once(now + FIRST_DELAY)
+        assert sizes(sql_url).get("mercury_audit", 0) == count
+
+
 def test_used_entries_stay(store: StorageManager, sql_url: str, now: float) -> None:
     """A claim that is held, a buffer that waits, a buffer of a sequence that lives, a key with something to send."""
     with store.transaction() as tx:
@@ -178,7 +211,7 @@ def test_attachments_are_searched_soon_while_there_are_any_and_else_with_everyth
             self.left -= gone
             return gone
 
-        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
             return 0
 
     attic = Attic()
@@ -198,7 +231,7 @@ def test_attachments_are_searched_soon_while_there_are_any_and_else_with_everyth
 
 def test_attachments_that_are_written_while_the_worker_rests_are_searched_soon() -> None:
     class Attic(WithoutAttachments):
-        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
             return 0
 
     attic = Attic()
@@ -216,7 +249,7 @@ def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
     class Heap(WithoutAttachments):
         left = 20
 
-        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
             assert (kept_before, idle_before) == (pytest.approx(-30 * DAY + 100, abs=200), pytest.approx(-DAY, abs=300))
             gone = min(self.left, limit)
             self.left -= gone
@@ -237,7 +270,7 @@ def test_a_batch_is_no_larger_than_it_is_set_and_the_next_one_soon() -> None:
 
 def test_an_unreachable_store_is_queried_again_later() -> None:
     class Away(WithoutAttachments):
-        def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+        def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
             raise StorageError("it is away")
 
     worker = RetentionWorker(Away(), SETTINGS, 0.0)

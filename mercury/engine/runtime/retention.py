@@ -29,6 +29,8 @@ class RetentionSettings:
     kept: float = 30 * 86400.0
     #: How long the row of a claim without a holder is retained.
     claims: float = 600.0
+    #: How long an entry of the audit is retained; ``None`` = for ever.
+    audit: float | None = 400 * 86400.0
     #: The time between two removals.
     interval: float = 3600.0
     #: The most rows of a kind that one transaction removes.
@@ -36,6 +38,8 @@ class RetentionSettings:
 
     def __post_init__(self) -> None:
         at_least(0, kept=self.kept)
+        if self.audit is not None:
+            at_least(0, audit=self.audit)
         above(0, claims=self.claims, interval=self.interval)
         at_least(1, batch=self.batch)
 
@@ -66,7 +70,10 @@ class RetentionWorker:
             return Step(progress=removed)
         settings = self._settings
         gone = self._store.sweep(
-            kept_before=now - settings.kept, idle_before=now - settings.claims, limit=settings.batch
+            kept_before=now - settings.kept,
+            idle_before=now - settings.claims,
+            limit=settings.batch,
+            audit_before=0.0 if settings.audit is None else now - settings.audit,
         )
         # Set after the removal, so that it is repeated as soon as the store works again.
         self._due = now + (BATCH_PAUSE if gone >= settings.batch else settings.interval)

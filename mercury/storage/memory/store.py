@@ -338,7 +338,7 @@ class MemoryStore:
         if self.guarded_by is not None and resource != ACTIVE_MEMBER:
             self.check_member(self.guarded_by)
 
-    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:  # noqa: ARG002  keeps none
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:  # noqa: ARG002  keeps none
         with self.committed.mutex:
             self._check_active()
             idle = [name for name, held in self._claims.items() if held.until < idle_before][:limit]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, ColumnElement, Table, delete, exists, select
 
 from mercury.storage.sql.schema import (
+    AUDIT,
     CLAIM,
     COMMIT,
     INVOKER_BUFFER,
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-def sweep(connection: Connection, *, kept_before: float, idle_before: float, limit: int) -> int:
+def sweep(
+    connection: Connection, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0
+) -> int:
     """As `RetentionStore.sweep`; each statement of ``connection`` is a transaction of its own."""
     buffer, key = INVOKER_BUFFER, RMS_KEY
     waiting = exists().where(INVOKER_MESSAGE.c.sequence == buffer.c.sequence)
@@ -40,6 +43,7 @@ def sweep(connection: Connection, *, kept_before: float, idle_before: float, lim
         _delete(connection, buffer, buffer.c.sequence, limit, ~sequence, ~waiting),
         # The row is only a lock: it is inserted again when it is needed.
         _delete(connection, key, key.c.key_id, limit, ~sequences, ~unnumbered),
+        _delete_audit(connection, audit_before, limit),
     )
     return max(gone)
 
@@ -48,3 +52,10 @@ def _delete(connection: Connection, table: Table, name: Column[Any], limit: int,
     # Rows that a transaction has locked are in use: skip them. SQLite has no row locks and ignores this clause.
     some = select(name).where(*where).limit(limit).with_for_update(skip_locked=True, of=table)
     return connection.execute(delete(table).where(name.in_(some))).rowcount
+
+
+def _delete_audit(connection: Connection, before: float, limit: int) -> int:
+    # The table has no index on the time: its rows are read in the order in which they were written.
+    oldest = select(AUDIT.c.position, AUDIT.c.at).order_by(AUDIT.c.position).limit(limit).subquery("oldest_actions")
+    late = select(oldest.c.position).where(oldest.c.at < before)
+    return connection.execute(delete(AUDIT).where(AUDIT.c.position.in_(late))).rowcount

@@ -241,9 +241,11 @@ class SqlStore:
     def guard_all(self, claim: Claim | None) -> None:
         self.guarded_by = claim
 
-    def sweep(self, *, kept_before: float, idle_before: float, limit: int) -> int:
+    def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
         with self._changing() as connection:
-            return retention.sweep(connection, kept_before=kept_before, idle_before=idle_before, limit=limit)
+            return retention.sweep(
+                connection, kept_before=kept_before, idle_before=idle_before, limit=limit, audit_before=audit_before
+            )
 
     def count_commits(self, counter: Callable[[int], None]) -> None:
         self.counter = counter

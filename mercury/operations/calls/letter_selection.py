@@ -1,0 +1,36 @@
+"""The arguments that select dead letters."""
+
+from __future__ import annotations
+
+from mercury.operations.calls.arguments import Arguments
+from mercury.statemachine.effects import Certainty
+from mercury.storage.letters import Direction, LetterFilter
+
+#: Their names.
+SELECTION = (
+    *("ids", "direction", "certainty", "endpoint", "key", "correlation", "reason", "dead_before"),
+)  # fmt: skip
+#: The most letters that one call changes.
+MOST_AT_ONCE = 100
+
+
+def selection(given: Arguments) -> LetterFilter:
+    """The filter."""
+    return LetterFilter(
+        ids=given.texts("ids"),
+        direction=given.choice("direction", Direction),
+        certainty=given.choice("certainty", Certainty),
+        endpoint=given.text("endpoint"),
+        key=given.text("key"),
+        correlation=given.text("correlation"),
+        reason=given.text("reason"),
+        dead_before=given.seconds("dead_before"),
+    )
+
+
+def chosen(given: Arguments) -> LetterFilter:
+    """Letters by identifier, for a call that changes them: a bounded number."""
+    ids = given.texts("ids")
+    if not ids or len(ids) > MOST_AT_ONCE:
+        raise ValueError(f"ids is not a list of 1 to {MOST_AT_ONCE} identifiers")
+    return LetterFilter(ids=ids)

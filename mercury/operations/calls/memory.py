@@ -1,0 +1,138 @@
+"""The calls on a store in memory, which only its own process reaches: those that need no tables.
+
+Such a store keeps no audit: the log names who has acted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+from mercury.client.dead_letters import DeadLetters
+from mercury.client.inbound_ends import end_at_destination
+from mercury.client.overview import sequences
+from mercury.errors import SequenceError
+from mercury.operations import values
+from mercury.operations.acting import NotPossible
+from mercury.operations.calls.arguments import Arguments
+from mercury.operations.calls.call import Call, Calls
+from mercury.operations.calls.database import CALLS
+from mercury.operations.calls.letter_selection import SELECTION, chosen, selection
+from mercury.statemachine.events import DestinationEnd
+from mercury.storage.api import StorageManager
+from mercury.storage.audit import Actor
+from mercury.storage.letters import LetterFilter
+
+log = logging.getLogger("mercury.operations")
+
+#: Why a call is refused that only a store in a database answers.
+IN_MEMORY = "this process has its store in memory: it takes this only with a store in SQLite or PostgreSQL"
+
+
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """A store in memory, and what is known of it."""
+
+    store: StorageManager
+    #: Seconds since the epoch.
+    clock: Callable[[], float]
+
+    @property
+    def letters(self) -> DeadLetters:
+        """Its dead letters."""
+        return DeadLetters(self.store, self.clock)
+
+
+def calls_in_memory(store: StorageManager, clock: Callable[[], float]) -> Calls[InMemory]:
+    """The calls on a store in memory."""
+    return Calls(InMemory(store, clock), MEMORY_CALLS)
+
+
+def _log(actor: Actor, action: str, target: str, given: Arguments) -> None:
+    log.warning("%s: %s of %s: %s", actor.name, action, target, given.text("note") or "no reason given")
+
+
+def _end(action: str, end: DestinationEnd) -> Call[InMemory]:
+    def run(on: InMemory, given: Arguments, actor: Actor) -> Any:
+        name = given.needed("id")
+        try:
+            end_at_destination(on.store, name, end)
+        except SequenceError as error:
+            raise NotPossible(str(error)) from error
+        _log(actor, action, name, given)
+        return {"identifier": name}
+
+    return Call(run, ("id", "note"), changes=True)
+
+
+def _ages(on: InMemory, _given: Arguments, _actor: Actor) -> Any:
+    now = on.clock()
+    with on.store.transaction() as tx:
+        sent, received = tx.rms.oldest_unacknowledged(), tx.invoker.oldest()
+    ages = {"not acknowledged": sent, "not handled": received}
+    return {name: 0.0 if since is None else max(0.0, now - since) for name, since in ages.items()}
+
+
+def _list_sequences(on: InMemory, _given: Arguments, _actor: Actor) -> Any:
+    return {"items": [each.as_dict() for each in sequences(on.store)], "after": None}
+
+
+def _list(on: InMemory, given: Arguments, _actor: Actor) -> Any:
+    return [values.letter(each) for each in on.letters.find(selection(given), given.limit())]
+
+
+def _count(on: InMemory, given: Arguments, _actor: Actor) -> Any:
+    return [values.letter_count(each) for each in on.letters.count(selection(given))]
+
+
+def _show(on: InMemory, given: Arguments, _actor: Actor) -> Any:
+    found = on.letters.find(LetterFilter(ids=frozenset([given.needed("id")])), 1)
+    return values.whole_letter(found[0]) if found else None
+
+
+def _ids(on: InMemory, given: Arguments, _actor: Actor) -> Any:
+    return {"ids": [each.id for each in on.letters.find(selection(given))], "after": None}
+
+
+def _redrive(on: InMemory, given: Arguments, actor: Actor) -> Any:
+    found = on.letters.redrive(chosen(given), allow_duplicate=given.flag("even_if_unknown"))
+    for each in found.done:
+        _log(actor, "redrive", each.id, given)
+    refused = [{"id": each.id, "reason": why} for each, why in found.refused]
+    return {"done": [each.id for each in found.done], "refused": refused}
+
+
+def _discard(on: InMemory, given: Arguments, actor: Actor) -> Any:
+    which = chosen(given)
+    names = [each.id for each in on.letters.find(which)]
+    on.letters.discard(which)
+    for each in names:
+        _log(actor, "discard", each, given)
+    return {"done": names, "refused": []}
+
+
+def _refused(call: Call[Any]) -> Call[InMemory]:
+    def run(_on: InMemory, _given: Arguments, _actor: Actor) -> Any:
+        raise NotPossible(IN_MEMORY)
+
+    return Call(run, call.names, call.changes)
+
+
+MEMORY_CALLS = MappingProxyType(
+    {name: _refused(call) for name, call in CALLS.items()}
+    | {
+        "sequences.list": Call(_list_sequences, CALLS["sequences.list"].names),
+        "sequences.close": _end("close", DestinationEnd.CLOSE),
+        "sequences.terminate": _end("terminate", DestinationEnd.TERMINATE),
+        "store.ages": Call(_ages),
+        "dlq.list": Call(_list, (*SELECTION, "limit")),
+        "dlq.count": Call(_count, SELECTION),
+        "dlq.show": Call(_show, ("id",)),
+        "dlq.ids": Call(_ids, (*SELECTION, "after")),
+        "dlq.redrive": Call(_redrive, ("ids", "even_if_unknown", "note"), changes=True),
+        "dlq.discard": Call(_discard, ("ids", "note"), changes=True),
+    }
+)

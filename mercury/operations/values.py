@@ -1,0 +1,132 @@
+"""What operators see, as values that JSON has: for the command line and for the operator's API."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from mercury.operations.messages import Places, WholeMessage
+from mercury.operations.nodes import NodeLine
+from mercury.operations.sequences import SequenceLine, WholeSequence
+from mercury.storage.audit import AuditEntry
+from mercury.storage.letters import DeadLetter, LetterCount
+from mercury.storage.searching import ServiceSeen
+from mercury.storage.waiting import WaitingMessage
+
+
+def sequence(line: SequenceLine) -> dict[str, Any]:
+    """A sequence in a list."""
+    return line.status.as_dict() | {
+        "identifier": line.id,
+        "waiting": line.waiting.value,
+        "waiting_more": line.waiting.more,
+        "why": line.why,
+        "stuck": line.stuck,
+        "suspended_by": line.suspended_by,
+    }
+
+
+def whole_sequence(whole: WholeSequence) -> dict[str, Any]:
+    """A sequence in full."""
+    holder = whole.holder
+    return sequence(whole.line) | {
+        "gaps": whole.gaps,
+        "unsent": whole.unsent.value,
+        "pair": whole.pair.id if whole.pair is not None else None,
+        "worked_on_by": holder.owner if holder is not None else None,
+        "host": whole.node.host if whole.node is not None else None,
+        "pid": whole.node.pid if whole.node is not None else None,
+        "epoch": holder.epoch if holder is not None else None,
+        "timeline": [dataclasses.asdict(each) for each in whole.timeline],
+    }
+
+
+def message(seen: WaitingMessage) -> dict[str, Any]:
+    """A waiting message without its body."""
+    value = dataclasses.asdict(seen)
+    del value["position"]
+    return {"id": seen.id} | value | {"direction": seen.direction.value}
+
+
+def whole_message(found: WholeMessage) -> dict[str, Any]:
+    """A waiting message with its body."""
+    whole = found.message
+    return message(found.seen) | {
+        "relates_to": whole.relates_to,
+        "is_fault": whole.is_fault,
+        "damaged": whole.damaged,
+        "headers": [header.decode(errors="backslashreplace") for header in whole.headers],
+        "body": whole.payload.decode(errors="backslashreplace"),
+        "timeline": [dataclasses.asdict(each) for each in found.timeline],
+    }
+
+
+def places(found: Places) -> dict[str, Any]:
+    """Where else a message is that was searched for: settled, or dead."""
+    return {
+        "settled": [
+            {"message_id": each.message_id, "correlation": each.correlation, "settled_at": each.settled_at}
+            for each in found.settled
+        ],
+        "dead_letters": [each.id for each in found.letters],
+    }
+
+
+def service(seen: ServiceSeen) -> dict[str, Any]:
+    """A service."""
+    return dataclasses.asdict(seen) | {"waiting": str(seen.waiting)}
+
+
+def node(line: NodeLine) -> dict[str, Any]:
+    """A process on the store."""
+    return dataclasses.asdict(line.node) | {"alive": line.alive, "silence": line.silence, "claims": line.claims}
+
+
+def audit_entry(entry: AuditEntry) -> dict[str, Any]:
+    """What an operator has done."""
+    return dataclasses.asdict(entry) | {"via": entry.via.value, "kind": entry.kind.value}
+
+
+def letter(found: DeadLetter) -> dict[str, Any]:
+    """A dead letter without its body."""
+    return {
+        "id": found.id,
+        "direction": found.direction.value,
+        "certainty": found.certainty.value,
+        "reason": found.reason,
+        "dead_at": found.dead_at,
+        "message_id": found.message_id,
+        "endpoint": found.endpoint,
+        "key": found.key,
+        "sequence": found.sequence,
+        "number": found.number,
+        "action": found.action,
+        "correlation": found.correlation,
+        "damaged": found.damaged,
+    }
+
+
+def whole_letter(found: DeadLetter) -> dict[str, Any]:
+    """A dead letter with its body."""
+    return letter(found) | {
+        "created_at": found.created_at,
+        "relates_to": found.relates_to,
+        "expects_response": found.expects_response,
+        "callback": found.callback,
+        "is_fault": found.is_fault,
+        "disowned": found.disowned,
+        "headers": [header.decode(errors="backslashreplace") for header in found.headers],
+        "payload": found.payload.decode(errors="backslashreplace"),
+    }
+
+
+def letter_count(count: LetterCount) -> dict[str, Any]:
+    """A number of dead letters that have these values in common."""
+    return {
+        "count": count.count,
+        "direction": count.direction.value,
+        "endpoint": count.endpoint,
+        "key": count.key,
+        "certainty": count.certainty.value,
+        "reason": count.reason,
+    }
