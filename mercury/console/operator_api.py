@@ -52,12 +52,12 @@ class OperatorApi:
     """Answers calls of operators and readers.
 
     :param clock: seconds since the epoch.
-    :raises ConfigurationError: there is no token, so nobody could call.
+    :raises ConfigurationError: there is no token, so no client could call.
     """
 
     def __init__(self, calls: Calls[Any], settings: ConsoleSettings, clock: Callable[[], float]) -> None:
         if settings.token is None and settings.reader_token is None:
-            raise ConfigurationError("console.token: nobody could use the operator's API: set it, or the reader's")
+            raise ConfigurationError("console.token: no client could use the operator's API: set it, or the reader's")
         self._calls = calls
         self._hosts = settings.hosts
         self._logins = Logins(settings.token, settings.reader_token)

@@ -55,6 +55,8 @@ class Operation:
     batch: int = 1
     #: Consumes requests of one sequence; returns as many responses, ``None`` each for one-way.
     call_together: Callable[[Sequence[MessageContext], Sequence[Payload]], Sequence[Payload | None]] | None = None
+    #: Seconds that a call may take; its work is rolled back if it takes longer. ``None`` = no limit.
+    time_limit: float | None = None
     #: `call` reads the `Payload.attachments` of a request; otherwise such a request is refused.
     takes_attachments: bool = False
 

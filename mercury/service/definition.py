@@ -8,6 +8,7 @@ types `MessageContext` and `Transaction` are optional and are filled in for each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Required, TypeAlias, TypedDict, TypeVar, overload
 
@@ -17,7 +18,7 @@ from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, P
 from mercury.security.settings import MessageSecurity
 from mercury.service.signature import Signature
 from mercury.service.wsdl_first import WsdlFirst
-from mercury.statemachine.bounds import KEY_BYTES, at_least, storable
+from mercury.statemachine.bounds import KEY_BYTES, above, at_least, storable
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
@@ -44,7 +45,8 @@ class Service:
     :param understands: names of header blocks, in Clark notation, that this service accepts with mustUnderstand.
     :param security: WS-Security that all messages to this service must have, and that its replies have; by default that
         of the settings, if they name this service.
-    :raises ConfigurationError: the name is empty, too long, or has other characters.
+    :param time_limit: seconds that a call of a handler may take, unless its operation says otherwise; see `operation`.
+    :raises ConfigurationError: the name is empty, too long, or has other characters; or ``time_limit`` is not above 0.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class Service:
         policy: DestinationPolicy | None = None,
         understands: Iterable[str] = (),
         security: MessageSecurity | None = None,
+        time_limit: float | None = None,
     ) -> None:
         if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
             raise ConfigurationError(f"not a name for a service: {name!r} (letters, digits, '-', '_' and '.')")
@@ -64,6 +67,10 @@ class Service:
         self.policy = policy
         self.understands = tuple(understands)
         self.security = security
+        if time_limit is not None:
+            above(0, time_limit=time_limit)
+        #: The time limit of operations that have none of their own.
+        self.time_limit = time_limit
         self._operations: list[Operation] = []
         #: The WSDL that the service was made from; ``None`` = its operations come from type hints only.
         self.wsdl: WsdlFirst | None = None
@@ -119,6 +126,7 @@ class Service:
         action: str | None = None,
         response_action: str | None = None,
         batch: int | None = None,
+        time_limit: float | None = None,
     ) -> Callable[[Handler], Handler]: ...
 
     def operation(
@@ -129,6 +137,7 @@ class Service:
         action: str | None = None,
         response_action: str | None = None,
         batch: int | None = None,
+        time_limit: float | None = None,
     ) -> Handler | Callable[[Handler], Handler]:
         """Register a function as an operation; a decorator, with or without arguments.
 
@@ -140,13 +149,19 @@ class Service:
             list of as many responses, or ``None``; also `MessageContext` becomes a list. If a call for several requests
             raises an exception, an `ApplicationFault` too, its work in the transaction is rolled back, and the function
             is called for each request alone, with lists of one. Under AtMostOnce every list has one request.
+        :param time_limit: seconds that a call may take; by default the ``time_limit`` of the service. A call is not
+            interrupted. If it took longer, its work in the transaction is rolled back, and the attempt has failed.
         :raises ConfigurationError: a parameter or the result has no type, or a type that cannot be a message body; or
-            ``batch`` is below 1.
+            ``batch`` is below 1, or ``time_limit`` is not above 0.
         """
+        if time_limit is not None:
+            above(0, time_limit=time_limit)
 
         def register(function: Handler) -> Handler:
             given = name if isinstance(name, str) else None
-            self._operations.append(self._read(function, given, action, response_action, batch))
+            found = self._read(function, given, action, response_action, batch)
+            limit = self.time_limit if time_limit is None else time_limit
+            self._operations.append(replace(found, time_limit=limit))
             return function
 
         return register(name) if callable(name) else register

@@ -60,6 +60,13 @@ OPERATIONS = (
         "mercury.console.operator_api:OperatorApi._result",
         "self._calls.changes(name) and user.role is not ConsoleRole.OPERATOR",
         "False",
-        "tests/storage/test_operator_api.py::test_who_has_no_token_of_operators_changes_nothing",
+        "tests/storage/test_operator_api.py::test_without_the_token_of_operators_nothing_is_changed",
+    ),
+    guard(
+        "the time limit of a handler",
+        "mercury.engine.delivery.time_limit:within_limit",
+        "took > operation.time_limit",
+        "False",
+        "tests/storage/test_time_limit.py::test_a_call_may_take_as_long_as_its_limit_and_no_longer",
     ),
 )

@@ -100,7 +100,7 @@ def test_a_process_with_its_store_in_memory_takes_what_needs_no_tables(command: 
         assert shop.orders == []
 
 
-def test_who_has_no_token_of_operators_changes_nothing(tmp_path: Path, command: Command) -> None:
+def test_without_the_token_of_operators_nothing_is_changed(tmp_path: Path, command: Command) -> None:
     with process(f"sqlite:///{tmp_path}/shop.db") as (_, _, at):
         pause = {"service": "shop"}
         assert post(at, "services.pause", pause, token=None)[0] == 401
@@ -157,5 +157,5 @@ def test_no_process_answers_unless_it_is_asked_to(command: Command) -> None:
     nobody = f"http://127.0.0.1:{free_port()}"
     command("nodes", "--at", nobody, **AS_OPERATOR).refused("nothing answers", code=1)
     assert command("check", "queue", "--at", nobody, **AS_OPERATOR).code == 2
-    with pytest.raises(ConfigurationError, match=r"console\.token: nobody could use"):
+    with pytest.raises(ConfigurationError, match=r"console\.token: no client could use"):
         Mercury("memory:", settings=Settings(console=ConsoleSettings(api=True))).app()

@@ -10,6 +10,7 @@ from mercury.engine.attachments import stored_attachments
 from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply_channel, response_channel
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
+from mercury.engine.delivery.time_limit import within_limit
 from mercury.engine.events import Delivered
 from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError
 from mercury.statemachine.effects import Certainty
@@ -111,7 +112,8 @@ class HandlerCall:
             return False
         if self._record.service is not None:
             operation = self._operation()
-            self._shared = operation if operation is not None and operation.batch == 1 else None
+            alone = operation is None or operation.batch > 1 or operation.time_limit is not None
+            self._shared = None if alone else operation
         elif row is not None and row.callback:
             self._shared = self._context.application.callback(row.callback)
         return self._shared is not None
@@ -231,7 +233,9 @@ class HandlerCall:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
             with tx.savepoint(), self._context.running_calls.call(self.described, self._record.service):
-                return operation.call(self.message_context(tx), _payload(tx, self.message))
+                context, payload = self.message_context(tx), _payload(tx, self.message)
+                clock = self._context.claims.monotonic
+                return within_limit(operation, clock, lambda: operation.call(context, payload))
         except ApplicationFault:
             raise
         except Exception as error:
@@ -376,7 +380,8 @@ def call_together(
     try:
         with tx.savepoint(), context.running_calls.call(described, service, lambda: len(calls)):
             payloads = [_payload(tx, call.message) for call in calls]
-            return handler([call.message_context(tx) for call in calls], payloads)
+            contexts = [call.message_context(tx) for call in calls]
+            return within_limit(operation, context.claims.monotonic, lambda: handler(contexts, payloads))
     except Exception as error:
         raise_transient(tx, error)
         raise CallFailed(first, 1, error, operation.name) from error
