@@ -12,6 +12,10 @@ from mercury.errors import ConfigurationError, StorageError
 TIMEOUT = 60.0
 
 
+class NoOperatorApi(ConfigurationError):
+    """The process does not answer calls of operators."""
+
+
 def call(at: str, token: str, by: str, name: str, given: Mapping[str, object]) -> Any:
     """The result of a call.
 
@@ -20,7 +24,8 @@ def call(at: str, token: str, by: str, name: str, given: Mapping[str, object]) -
     :raises NotPossible: the action cannot be done.
     :raises ValueError: an argument is not valid.
     :raises StorageError: nothing answers, or the process cannot read its store now.
-    :raises ConfigurationError: the process refuses the token, or has no operator's API.
+    :raises NoOperatorApi: the process does not answer calls.
+    :raises ConfigurationError: the process refuses the token.
     """
     from mercury.operations.acting import NotPossible
 
@@ -35,7 +40,7 @@ def call(at: str, token: str, by: str, name: str, given: Mapping[str, object]) -
     if status == 503:
         raise StorageError(f"{at}: {why}")
     if status == 404:
-        raise ConfigurationError(f"{at} has no operator's API: its setting console.api is not true")
+        raise NoOperatorApi(f"{at} has no operator's API: its setting console.api is not true")
     raise ConfigurationError(f"{at} answers with HTTP status {status}: {why}")
 
 

@@ -6,18 +6,20 @@ import datetime
 import enum
 import json
 import time
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-from mercury.cli.acting import Acting, After, Limit, Target, act, all_of_page, calling
+from mercury.cli.acting import Acting, After, Call, Limit, Target, act, all_of_page, calling
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
 from mercury.texts import moment
 
 app = typer.Typer(help="Sequences of a running process on this machine, or of a store.", no_args_is_help=True)
 
+T = TypeVar("T")
 At = Annotated[str, typer.Option("--at", metavar="URL", help="The process, as http://host:port.")]
 OfStore = Annotated[
     str | None, typer.Option("--store", metavar="URL", help="Read this store instead; no process needs to run.")
@@ -69,19 +71,19 @@ def list_sequences(
         bool, typer.Option("--active", "-a", help="Only sequences that are open or have messages that wait.")
     ] = False,
     stuck: Annotated[
-        bool, typer.Option("--stuck", help="Of a --store: only those that an operator has to look at.")
+        bool, typer.Option("--stuck", help="As an operator: only those that an operator has to look at.")
     ] = False,
     side: Annotated[
-        End | None, typer.Option("--side", help="Of a --store: only sources, or only destinations.")
+        End | None, typer.Option("--side", help="As an operator: only sources, or only destinations.")
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option("--endpoint", help="Of a --store: only of this endpoint, or this service.")
+        str | None, typer.Option("--endpoint", help="As an operator: only of this endpoint, or this service.")
     ] = None,
     key_prefix: Annotated[
-        str | None, typer.Option("--key-prefix", help="Of a --store: only sources whose key begins like this.")
+        str | None, typer.Option("--key-prefix", help="As an operator: only sources whose key begins like this.")
     ] = None,
     state: Annotated[
-        list[str] | None, typer.Option("--state", help="Of a --store: only in this state, for example SENDING.")
+        list[str] | None, typer.Option("--state", help="As an operator: only in this state, for example SENDING.")
     ] = None,
     limit: Limit = 100,
     after: After = None,
@@ -91,27 +93,22 @@ def list_sequences(
 
     "numbers" are the message numbers that are acknowledged (source) or received (destination). "waiting" is the number
     of messages that are not acknowledged or not answered (source), or not handled yet (destination). Sequences that
-    have ended are listed for a day. The list of a --store comes in pages, and says what each sequence waits for.
+    have ended are listed for a day. Operators, who have a --store or the token of the process, get the list in pages,
+    and see what each sequence waits for.
     """
-    if store is None:
-        found = _ask(at)
-        following = None
-        if active:
-            found = [each for each in found if _is_active(each)]
-    else:
-        with calling(Target(store=store)) as call:
-            found, following = all_of_page(
-                call,
-                "sequences.list",
-                after,
-                side=None if side is None else side.value,
-                states=[each.upper() for each in state or ()],
-                endpoint=endpoint,
-                key_prefix=key_prefix,
-                active=active,
-                stuck=stuck,
-                limit=limit,
-            )
+    which = {
+        "side": None if side is None else side.value,
+        "states": [each.upper() for each in state or ()],
+        "endpoint": endpoint,
+        "key_prefix": key_prefix,
+        "active": active,
+        "stuck": stuck,
+        "limit": limit,
+    }
+    seen = _seen_by_operator(store, at, lambda call: all_of_page(call, "sequences.list", after, **which))
+    found, following = seen if seen is not None else (_ask(at), None)
+    if seen is None and active:
+        found = [each for each in found if _is_active(each)]
     headings = ("side", "sequence", "endpoint or service", "key", "state", "numbers", "waiting", "heard", "error")
     rows = [_row(each, wide) for each in found]
     show(output, found, lambda: show_table(headings, rows, nothing="there are no sequences"))
@@ -126,15 +123,31 @@ def show_sequence(
     store: OfStore = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """Show all data of one sequence. Of a --store also: what it waits for, the other direction, the process that works
-    on it, and what has happened."""
-    if store is None:
+    """Show all data of one sequence. Operators, who have a --store or the token of the process, also see what it waits
+    for, the other direction, the process that works on it, and what has happened."""
+    seen = _seen_by_operator(store, at, lambda call: (call("sequences.show", id=identifier),))
+    if seen is None:
         one = _one(_ask(at), identifier, "sequence", f"at {at}")
         show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
         return
-    with calling(Target(store=store)) as call:
-        whole = call("sequences.show", id=identifier)
+    (whole,) = seen
     show(output, whole, lambda: _show_whole(whole))
+
+
+def _seen_by_operator(store: str | None, at: str, see: Callable[[Call], T]) -> T | None:
+    """What an operator sees of a store, or of a process whose token the settings have; ``None`` = the process has only
+    its status."""
+    from mercury.cli.process_calls import NoOperatorApi
+    from mercury.settings import load
+
+    console = load().console
+    if store is None and console.token is None and console.reader_token is None:
+        return None
+    try:
+        with calling(Target(store=store) if store is not None else Target(at=at)) as call:
+            return see(call)
+    except NoOperatorApi:
+        return None
 
 
 Named = Annotated[

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from mercury import Mercury, Sender, Service, Transaction
 from mercury.client.overview import waiting_by_key
+from mercury.engine.source.apply_effects import FORGOTTEN
 from mercury.reconcile import Column, Config, Result, Table, Verdict, Where, reconcile
 from mercury.settings import Settings
 from mercury.storage.administration import Database
@@ -177,8 +178,10 @@ def test_client_restored_alone_waits_when_it_has_sent_fewer_than_the_server_has(
     shop.restore(CLIENT)
     with shop.running() as running:
         running.place(7, 8)
-        eventually(lambda: "number 4 is next" in (running.orders.last_error or ""), "it says what it waits for")
+        eventually(lambda: running.orders.last_error == FORGOTTEN, "it says what has happened")
         assert running.unacknowledged() == 2
+    listed = mercury("sequences", "list", "--stuck", "--output", "json", "--store", shop.url(CLIENT)).value
+    assert [each["last_error"] for each in listed] == [FORGOTTEN]
     assert shop.ids(SERVER) == [1, 2, 3, 4, 5, 6]
 
 

@@ -66,6 +66,10 @@ def test_an_operator_steers_a_running_process_and_the_audit_names_her(tmp_path: 
         assert command("check", "node", "--at", at, **AS_OPERATOR).code == 0
         assert shop.orders == []
         assert command("sequences", "resume", part, "--at", at, **AS_OPERATOR).code == 0
+        listing = ("sequences", "list", "--at", at, "--side", "destination", "-o", "json")
+        (listed,) = command(*listing, **AS_OPERATOR).value
+        assert "paused by Ada" in (listed["why"] or ""), listed
+        assert "timeline" in command("sequences", "show", part, "--at", at, "-o", "json", **AS_OPERATOR).value
         done = command("audit", "--at", at, "-o", "json", **AS_OPERATOR).value
         assert [(each["action"], each["via"]) for each in done] == [
             ("resume", "api"),
@@ -152,6 +156,7 @@ def test_no_process_answers_unless_it_is_asked_to(command: Command) -> None:
     with Shop().open() as (_, endpoint):
         at = endpoint.partition("/services/")[0]
         command("nodes", "--at", at, **AS_OPERATOR).refused("console.api", code=2)
+        assert command("sequences", "list", "--at", at, **AS_OPERATOR).out == "there are no sequences\n"
         command("nodes", "--at", at).refused("MERCURY_CONSOLE_TOKEN", code=2)
         command("nodes", "--at", at, "--store", "sqlite:///x.db", **AS_OPERATOR).refused("exclude each other", code=2)
     nobody = f"http://127.0.0.1:{free_port()}"

@@ -11,7 +11,7 @@ from mercury.engine.emission import emit_acknowledged, emit_source_ended
 from mercury.engine.events import SequenceFailed
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
-from mercury.statemachine.faults import Fault, Ranges
+from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.flow_control import holds_successor_back
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.protocol import RmVersion
@@ -19,6 +19,12 @@ from mercury.storage.api import Transaction
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
 
 log = logging.getLogger("mercury.engine")
+
+#: The error of a sequence whose destination knows more numbers than this store.
+FORGOTTEN = (
+    "the destination acknowledges message numbers that this store has not sent. After a restore from a back-up it "
+    "takes new messages for copies of those, and they are lost: restart the sequence (mercury sequences restart)"
+)
 
 
 def apply_rms_effects(
@@ -69,6 +75,7 @@ def apply_rms_effects(
                 _end_waiting(tx, context, record, now)
             case effects.RaiseFault(fault=fault):
                 faults.append(fault)
+                _note_forgotten(record, fault)
             case effects.Numbered() | effects.NumberRefused():
                 pass
     return faults
@@ -107,6 +114,16 @@ def save_rms(tx: Transaction, record: RmsRecord) -> None:
     if not record.machine.alive:
         record.rows_wait_until = None
     tx.rms.save(record)
+
+
+def _note_forgotten(record: RmsRecord, fault: Fault) -> None:
+    """Tell operators of an acknowledgement of numbers that this store does not know: they are given to other messages,
+    which the destination takes for copies."""
+    unknown = [high for _, high in fault.ranges if high > record.machine.highest_sent]
+    if fault.code is not FaultCode.INVALID_ACKNOWLEDGEMENT or not unknown or record.last_error == FORGOTTEN:
+        return
+    record.last_error = FORGOTTEN
+    log.error("%s", FORGOTTEN, extra=_about(record))
 
 
 def holds_back(record: RmsRecord) -> bool:
