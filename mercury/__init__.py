@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from mercury.engine.settings import EngineSettings
     from mercury.engine.stage_room import StageSettings
     from mercury.engine.status import SequenceStatus
+    from mercury.engine.traces_settings import TracesSettings
     from mercury.errors import (
         ApplicationFault,
         CapabilityError,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
     from mercury.statemachine.rmd_table import RmdState
     from mercury.statemachine.rms_table import RmsState
+    from mercury.statemachine.trace import Trace
     from mercury.storage.application import Ending, Outcome, Transaction
     from mercury.storage.letters import DeadLetter, Direction, LetterCount, LetterFilter
     from mercury.storage.xa.recovery import InDoubt, InDoubtBranch
@@ -161,6 +163,8 @@ _WHERE = {
     "StorageError": "mercury.errors",
     "Subcode": "mercury.statemachine.faults",
     "TlsSettings": "mercury.engine.runtime.peers",
+    "Trace": "mercury.statemachine.trace",
+    "TracesSettings": "mercury.engine.traces_settings",
     "Transaction": "mercury.storage.application",
     "TransientStorageError": "mercury.errors",
     "TransportError": "mercury.errors",
@@ -257,6 +261,8 @@ __all__ = [
     "StorageError",
     "Subcode",
     "TlsSettings",
+    "Trace",
+    "TracesSettings",
     "Transaction",
     "TransientStorageError",
     "TransportError",

@@ -47,7 +47,7 @@ from mercury.storage.records import OutboundMessage
 from mercury.store_access import StoreAccess
 from mercury.telemetry.metrics import Metrics
 from mercury.telemetry.otel import export
-from mercury.telemetry.process import metrics_of
+from mercury.telemetry.process import metrics_of, traces_of
 
 if TYPE_CHECKING:
     from mercury.service.endpoint import Host
@@ -136,6 +136,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         )
         #: What this process counts and measures; ``None`` = the setting ``metrics.enabled`` is false.
         self.metrics = self._measured(settings)
+        #: Its spans; ``None`` = ``traces.enabled`` is false, or the API of OpenTelemetry is not installed.
+        self.traces = traces_of(settings.traces, settings.metrics.destinations)
         self._dead_letters = DeadLetters(self.store, clock)
         self.futures = Futures(self.ids.new())
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
@@ -246,6 +248,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             security=self._security,
             measurements=self.metrics.recorder if self.metrics is not None else None,
             addresses=self.peers.addresses,
+            tracing=self.traces,
         )
         engine = make(store=self.store, settings=settings)
         if self.coordinator is not None:
@@ -370,6 +373,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
     def sending(self, tx: Transaction, message: OutboundMessage) -> None:
         if self.metrics is not None:
             tx.after_commit(partial(self.metrics.recorder.sent, message.channel.endpoint))
+        if self.traces is not None:
+            self.traces.sending(tx.after_commit, message)
 
     def has_callback(self, name: str) -> bool:
         return self._registry.callback(name) is not None

@@ -33,6 +33,7 @@ from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.engine.setting_values import from_text, from_toml
 from mercury.engine.settings import EngineSettings
 from mercury.engine.stage_room import StageSettings
+from mercury.engine.traces_settings import TracesSettings
 from mercury.errors import ConfigurationError
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
@@ -193,6 +194,7 @@ class Settings:
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TracesSettings = field(default_factory=TracesSettings)
     log: LogSettings = field(default_factory=LogSettings)
     console: ConsoleSettings = field(default_factory=ConsoleSettings)
 

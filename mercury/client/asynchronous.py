@@ -15,6 +15,7 @@ ended, and then raises ``CancelledError``: no work continues in the background.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -93,11 +94,12 @@ class Threads:
 
         :raises StorageError: the store failed, or Mercury was stopped.
         """
-        cancelled = threading.Event()
+        # The function sees the context variables of its caller, for example the current span.
+        cancelled, context = threading.Event(), contextvars.copy_context()
 
         def work() -> T:
             with store.transaction() as tx:
-                result = function(tx)
+                result = context.run(function, tx)
                 if cancelled.is_set():
                     raise _Cancelled
             return result
@@ -132,7 +134,7 @@ class _OwnThread:
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="mercury-atransaction")
 
     async def run(self, function: Callable[[], T]) -> T:
-        return await result_of(self._executor.submit(function))
+        return await result_of(self._executor.submit(contextvars.copy_context().run, function))
 
     def close(self) -> None:
         self._executor.shutdown(wait=False)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mercury.engine.measurements import Measurements
     from mercury.engine.message_security import SecurityParties
     from mercury.engine.observers import Observers
+    from mercury.engine.tracing import Tracing
     from mercury.storage.api import StorageManager
 
 
@@ -46,6 +47,8 @@ class EngineContext:
     measurements: Measurements | None = None
     #: The store is a stage, whose messages another worker moves on; ``None`` = it is not.
     stage: StageRoom | None = None
+    #: Makes spans; ``None`` = the process does not trace.
+    tracing: Tracing | None = None
     outages: Outages = field(default_factory=Outages)
     #: Calls of handlers and callbacks that run now.
     running_calls: RunningCalls = field(default_factory=RunningCalls)

@@ -22,6 +22,7 @@ from mercury.statemachine.messages import (
 )
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.protocol import Protocol, RmVersion
+from mercury.statemachine.trace import Trace
 from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord
 from mercury.wire import ns
 from mercury.wire.application_fault import write_application_fault
@@ -29,6 +30,7 @@ from mercury.wire.attachment import LargePart
 from mercury.wire.encode import fault_action
 from mercury.wire.envelope import EMPTY, BatchedMessage, Body, Envelope, MessageBatch, Payload
 from mercury.wire.ns import RmMessage
+from mercury.wire.origin import Origin
 
 Acknowledgements = tuple[SequenceAcknowledgement, ...]
 
@@ -49,6 +51,8 @@ def _envelope(
     mtom: bool = False,
     parts: tuple[LargePart, ...] = (),
     expires_in: float | None = None,
+    origin: Origin | None = None,
+    trace: Trace | None = None,
 ) -> Envelope:
     return Envelope(
         soap=protocol.soap,
@@ -64,6 +68,8 @@ def _envelope(
         ack_requests=ack_requests,
         headers=headers,
         expires_in=expires_in,
+        origin=origin,
+        trace=trace,
         mtom=mtom,
         parts=parts,
         body=body,
@@ -132,6 +138,7 @@ def message(
     parts: tuple[LargePart, ...] = (),
     *,
     to: EndpointReference | None = None,
+    timed: bool = False,
 ) -> Envelope:
     """A message of a sequence. At every transmission its number, MessageID and body are the same (RM-SEQ-04).
 
@@ -141,6 +148,7 @@ def message(
     :param to: the endpoint; by default the channel's endpoint with the row's reference parameters.
     :param request_ack: add AckRequested.
     :param parts: those of `OutboundMessage.attachments`.
+    :param timed: tell a destination that is Mercury when the message was sent.
     """
     protocol = record.channel.policy.protocol
     identifier = record.machine.identifier or ""
@@ -163,7 +171,17 @@ def message(
         mtom=record.channel.policy.mtom,
         parts=parts,
         expires_in=None if row.expires_at is None else left(row.expires_at, now),
+        origin=_origin(record, row, timed=timed),
+        trace=row.trace,
     )
+
+
+def _origin(record: RmsRecord, row: OutboundMessage, *, timed: bool) -> Origin | None:
+    """Where a message comes from, for a destination that has stated to be Mercury: that takes batches. A message is the
+    same at every transmission (RM-SEQ-04), so it is when the application has sent it."""
+    if not record.batch_messages or not (timed or row.trace is not None):
+        return None
+    return Origin(row.trace, row.created_at if timed else None)
 
 
 def left(expires_at: float, now: float) -> float:
@@ -178,10 +196,13 @@ def batch(
     now: float = 0.0,
     request_ack: bool = False,
     acknowledgements: Acknowledgements = (),
+    *,
+    timed: bool = False,
 ) -> Envelope:
     """Several messages of a sequence in one envelope (`MessageBatch`), with the content of single messages.
 
     :param rows: with consecutive numbers; see `mercury.engine.source.batching`.
+    :param timed: see `message`.
     """
     protocol, first = record.channel.policy.protocol, rows[0]
     identifier = record.machine.identifier or ""
@@ -192,6 +213,7 @@ def batch(
             Payload(row.payload, is_fault=row.is_fault) if row.payload else EMPTY,
             row.relates_to,
             None if row.expires_at is None else left(row.expires_at, now),
+            _origin(record, row, timed=timed),
         )
         for row in rows
     ]

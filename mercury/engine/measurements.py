@@ -48,8 +48,11 @@ class Measurements(Protocol):
         :param error: the exception of the last call; ``None`` = it returned.
         """
 
-    def delivered(self, service: str | None, received_at: Sequence[float]) -> None:
+    def delivered(
+        self, service: str | None, received_at: Sequence[float], sent_at: Sequence[float | None] = ()
+    ) -> None:
         """A run of handlers has committed.
 
         :param received_at: when each message was accepted, in seconds since the epoch.
+        :param sent_at: when each was sent, by the clock of its sender; ``None`` = unknown.
         """

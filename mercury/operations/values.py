@@ -53,6 +53,7 @@ def whole_message(found: WholeMessage) -> dict[str, Any]:
     whole = found.message
     return message(found.seen) | {
         "relates_to": whole.relates_to,
+        "trace": whole.trace.id if whole.trace is not None else None,
         "is_fault": whole.is_fault,
         "damaged": whole.damaged,
         "headers": [header.decode(errors="backslashreplace") for header in whole.headers],
@@ -111,6 +112,7 @@ def whole_letter(found: DeadLetter) -> dict[str, Any]:
     return letter(found) | {
         "created_at": found.created_at,
         "relates_to": found.relates_to,
+        "trace": found.trace.id if found.trace is not None else None,
         "expects_response": found.expects_response,
         "callback": found.callback,
         "is_fault": found.is_fault,

@@ -27,6 +27,7 @@ from mercury.service.held import Hold, abort_of, hold_of, unsent_of
 from mercury.service.identity import Authenticate, identify
 from mercury.service.publishing import TEXT_TYPE, Documents, Page, Wanted, address_of, no_wsdl, page, wanted
 from mercury.service.shares import FREE, Share
+from mercury.statemachine.trace import read_trace
 from mercury.storage.callers import network_of
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.media import is_package
@@ -366,7 +367,8 @@ class Endpoint:
 
 def _http(headers: dict[str, str], body: bytes | Spool) -> HttpMessage:
     data, spool = (b"", body) if isinstance(body, Spool) else (body, None)
-    return HttpMessage(data, headers.get("content-type", ""), headers.get("soapaction"), spool=spool)
+    trace = read_trace(headers["traceparent"], headers.get("tracestate")) if "traceparent" in headers else None
+    return HttpMessage(data, headers.get("content-type", ""), headers.get("soapaction"), spool=spool, trace=trace)
 
 
 async def _response(

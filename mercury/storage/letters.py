@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from mercury.statemachine.effects import Certainty
+from mercury.statemachine.trace import Trace
 from mercury.storage.attachments import Attachments
 from mercury.storage.records import Channel, InboundMessage, OutboundMessage
 from mercury.storage.sizes import LETTER, ROW, attached_size, stored_size
@@ -61,6 +62,8 @@ class DeadLetter:
     owner: str | None = None
     #: The binary parts of the payload that are stored in pieces; ``None`` = none is.
     attachments: Attachments | None = None
+    #: The span that the message was sent in; it is the same when the message is redriven.
+    trace: Trace | None = None
 
     @property
     def size(self) -> int:

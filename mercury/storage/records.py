@@ -16,6 +16,7 @@ from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.settled import is_settled, may_go, replays
+from mercury.statemachine.trace import Trace
 from mercury.storage.attachments import Attachments
 from mercury.storage.callers import create_key, network_of
 from mercury.storage.names import fetch_name, key_digest
@@ -159,6 +160,7 @@ class OutboundMessage:
     owner: str | None = None
     #: The binary parts of the payload that are stored in pieces; ``None`` = none is.
     attachments: Attachments | None = None
+    trace: Trace | None = None  #: The span that it was sent in; ``None`` = none is known.
 
     @property
     def size(self) -> int:
@@ -406,6 +408,8 @@ class InboundMessage:
     damaged: bool = False
     #: The binary parts of the payload that are stored in pieces; ``None`` = none is.
     attachments: Attachments | None = None
+    trace: Trace | None = None  #: The span that it was sent in; ``None`` = none is known.
+    sent_at: float | None = None  #: When its sender sent it, by the sender's clock; ``None`` = unknown.
 
     @property
     def size(self) -> int:

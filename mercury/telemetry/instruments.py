@@ -228,6 +228,14 @@ DELIVERY_LATENCY = _histogram(
     *_DESTINATION,
 )
 
+TRANSFER_LATENCY = _histogram(
+    "mercury.transfer.latency",
+    "s",
+    "Time from the call of send at a sender that is Mercury to the commit of the handler, by the clocks of both hosts.",
+    WAITING,
+    *_DESTINATION,
+)
+
 # --- both sides ----------------------------------------------------------------------------------------------------
 
 BATCH_MESSAGES = _histogram(
@@ -371,6 +379,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     PROCESS,
     HANDLER_FAILURES,
     DELIVERY_LATENCY,
+    TRANSFER_LATENCY,
     BATCH_MESSAGES,
     DEAD_LETTERED,
     STATEMENTS,

@@ -41,6 +41,8 @@ SEND, TRANSMIT, ACCEPT, DELIVER = "send", "transmit", "accept", "deliver"
 ANSWERS = "answers"
 #: Classes of errors that are shown; sequences, and posts of each, whose acknowledgement is awaited by `Awaited`.
 MOST_ERRORS, MOST_SEQUENCES, MOST_POSTS = 20, 1000, 200
+#: Seconds from `Sender.send` to the handler; a message that seems to have taken longer is not measured.
+LONGEST_TRANSFER = 30 * 24 * 3600.0
 
 
 class OnValues(Protocol):
@@ -135,15 +137,17 @@ class Recorder:
             labels = (SYSTEM, DELIVER, self._of_service(service), name)
             self._record(of.PROCESS, (self._monotonic() - began) / calls, labels, calls)
 
-    def delivered(self, service: str | None, received_at: Sequence[float]) -> None:
+    def delivered(
+        self, service: str | None, received_at: Sequence[float], sent_at: Sequence[float | None] = ()
+    ) -> None:
         destination, now = self._of_service(service), self._clock()
         self._count(of.CONSUMED, len(received_at), SYSTEM, DELIVER, destination)
-        waits = [max(0.0, now - at) for at in received_at]
-        self.histograms[of.DELIVERY_LATENCY.name].record_all(waits, (destination,))
+        self._record_all(of.DELIVERY_LATENCY, [max(0.0, now - at) for at in received_at], destination)
+        # The clocks of two hosts differ, and a peer may write anything.
+        taken = [max(0.0, now - at) for at in sent_at if at is not None and now - at <= LONGEST_TRANSFER]
+        if taken:
+            self._record_all(of.TRANSFER_LATENCY, taken, destination)
         self._record(of.BATCH_MESSAGES, len(received_at), (DELIVER,))
-        if self.on_value is not None:
-            for wait in waits:
-                self.on_value(of.DELIVERY_LATENCY, wait, (destination,), 1)
 
     def committed(self, statements: int) -> None:
         """The store has committed a transaction of this process."""
@@ -183,6 +187,12 @@ class Recorder:
 
     def _count(self, instrument: Instrument, many: int, *labels: str) -> None:
         self.counters[instrument.name].add(many, *labels)
+
+    def _record_all(self, instrument: Instrument, values: list[float], destination: str) -> None:
+        self.histograms[instrument.name].record_all(values, (destination,))
+        if self.on_value is not None:
+            for value in values:
+                self.on_value(instrument, value, (destination,), 1)
 
     def _record(self, instrument: Instrument, value: float, labels: Labels, many: int = 1) -> None:
         self.histograms[instrument.name].record(value, labels, many)

@@ -15,12 +15,15 @@ from mercury.wire import ns
 from mercury.wire.cut import free_prefix, searchable
 from mercury.wire.envelope import EMPTY, BatchedMessage, MessageBatch, Payload
 from mercury.wire.ns import SOAP_NS, clark
+from mercury.wire.origin import read_origin, write_attributes
 from mercury.wire.read_common import Document
 from mercury.wire.scan import MessageRefused, Node, refused
 from mercury.wire.values import BLANKS, collapse, escape_attribute, exact_duration, exact_seconds
 
 BATCH = clark(ns.MERCURY, "Batch")
 _MESSAGE = clark(ns.MERCURY, "Message")
+#: The attribute of a message with the time when it was sent.
+_SENT = "sent"
 
 
 def bodies_of(batch: MessageBatch) -> bytes:
@@ -42,6 +45,8 @@ def write_batch(batch: MessageBatch) -> bytes:
             start += f' relatesTo="{escape_attribute(message.relates_to)}"'
         if message.expires_in is not None:
             start += f' expires="{exact_duration(message.expires_in)}"'
+        if message.origin is not None:
+            start += write_attributes(message.origin, _SENT)
         written += ((start + ">").encode(), message.payload.xml, end)
     written.append(f"</{m}:Batch>".encode())
     return b"".join(written)
@@ -83,7 +88,8 @@ def _message(document: Document, fault: str, action: str, node: Node) -> Batched
         raise refused("a message of a batch without MessageID")
     own_action, relates_to = _uri(document, node, "action"), _uri(document, node, "relatesTo")
     body, expires = _body(document, fault, node), node.attributes.get("expires")
-    return BatchedMessage(message_id, own_action or action, body, relates_to or None, expires_in(expires))
+    origin = read_origin(node.attributes, _SENT)
+    return BatchedMessage(message_id, own_action or action, body, relates_to or None, expires_in(expires), origin)
 
 
 def expires_in(text: str | None) -> float | None:

@@ -21,6 +21,7 @@ from mercury.wire.batch import BATCH, expires_in, read_batch
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
 from mercury.wire.media import ContentType, Package, is_plain_utf8, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
+from mercury.wire.origin import SENT, read_origin
 from mercury.wire.read_addressing import Addressing, mixed, read_addressing
 from mercury.wire.read_common import Document
 from mercury.wire.read_fault import read_fault
@@ -41,7 +42,7 @@ _UNDERSTOOD = frozenset(
         (WSA_VERSION, ("To", "Action", "MessageID", "RelatesTo", "From", "ReplyTo", "FaultTo", "FaultDetail")),
         (RM_VERSION, ("Sequence", "SequenceAcknowledgement", "AckRequested", "SequenceFault")),
         ((ns.MC,), ("MessagePending",)),
-        ((ns.MERCURY,), ("Expires",)),
+        ((ns.MERCURY,), ("Expires", SENT)),
         ((ns.SOAP12,), ("NotUnderstood", "Upgrade")),
     )
     for uri in uris
@@ -300,6 +301,9 @@ class _Reading:
         lasts = None
         for block in self.blocks.get(ns.MERCURY, {}).get("Expires", ()):
             lasts = expires_in(block.attributes.get("in"))
+        origin = None
+        for block in self.blocks.get(ns.MERCURY, {}).get(SENT, ()):
+            origin = read_origin(block.attributes)
         content = self._body(document, body, sequence)
         return Envelope(
             soap=self.soap,
@@ -317,6 +321,7 @@ class _Reading:
             ack_requests=tuple(ack_requests),
             message_pending=pending,
             expires_in=lasts,
+            origin=origin,
             headers=tuple([document.cut(block) for block in self.others]),
             problems=tuple(problems),
             fault=self.fault,

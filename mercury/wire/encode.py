@@ -28,6 +28,7 @@ from mercury.wire.cut import free_prefix, searchable, with_attributes
 from mercury.wire.envelope import Envelope, HttpMessage, MessageBatch, Payload, Rest
 from mercury.wire.fault_names import fault_action, fault_status
 from mercury.wire.ns import RM_NS, SOAP_NS, WSA_NS
+from mercury.wire.origin import write_origin
 from mercury.wire.values import escape, exact_duration
 from mercury.wire.write_common import Style
 from mercury.wire.write_fault import write_fault11, write_fault12
@@ -164,6 +165,8 @@ def write_rm_headers(style: Style, envelope: Envelope) -> str:
         written += f'<wsmc:MessagePending xmlns:wsmc="{ns.MC}" pending="{pending}"/>'
     if envelope.expires_in is not None:
         written += f'<m:Expires xmlns:m="{ns.MERCURY}" in="{exact_duration(envelope.expires_in)}"/>'
+    if envelope.origin is not None:
+        written += write_origin(envelope.origin)
     return written
 
 

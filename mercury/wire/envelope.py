@@ -21,7 +21,9 @@ from mercury.statemachine.messages import (
     TerminateSequenceResponse,
 )
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
+from mercury.statemachine.trace import Trace
 from mercury.wire.attachment import Attachment, LargePart
+from mercury.wire.origin import Origin
 from mercury.wire.spool import Spool
 from mercury.wire.verified import Verified
 
@@ -51,6 +53,7 @@ class BatchedMessage:
     payload: Payload
     relates_to: str | None = None
     expires_in: float | None = None
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +109,10 @@ class Envelope:
     message_pending: bool | None = None
     #: Seconds after which the message is not to be delivered any more, Mercury's extension; ``None`` = no limit.
     expires_in: float | None = None
+    #: When and in which span it was sent, Mercury's extension; ``None`` = the header block is absent.
+    origin: Origin | None = None
+    #: Of one message: the span that it was sent in, for the headers of its HTTP request. It is not in the envelope.
+    trace: Trace | None = field(default=None, compare=False)
     #: All other header blocks, each as XML with all declarations that it uses. They are written unchanged.
     headers: tuple[bytes, ...] = ()
     #: Only set by reading: faults of its piggy-backed header blocks. The message is valid (RM-ACK-09).
@@ -167,6 +174,8 @@ class HttpMessage:
     spool: Spool | None = None
     #: A message that is sent: what comes after ``body``.
     rest: Rest | None = None
+    #: Of a request: its HTTP headers ``traceparent`` and ``tracestate``.
+    trace: Trace | None = None
 
     def whole(self) -> HttpMessage:
         """The same message with its whole body in memory."""

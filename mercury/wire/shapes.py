@@ -28,6 +28,7 @@ from mercury.wire import ns
 from mercury.wire.cut import START_TAG, uses
 from mercury.wire.envelope import EMPTY, Envelope, Payload
 from mercury.wire.ns import RM_NS, WSA_NS, clark
+from mercury.wire.origin import AT, PARENT, SENT, origin_of, shaped
 from mercury.wire.read_common import child
 from mercury.wire.read_rm import merged
 from mercury.wire.scan import Limits, MessageRefused, Node, Scanner
@@ -83,6 +84,8 @@ class Shape:
     relates_to: int | None
     sequence: tuple[int, int] | None
     ack_request: int | None
+    #: The places of the time when it was sent, and of its traceparent.
+    origin: tuple[int | None, int | None] | None
     #: The places of the identifier, of each lower and upper bound, and of BufferRemaining.
     acknowledgement: tuple[int, tuple[tuple[int, int], ...], int | None] | None
     #: The prefixes declared around the content of the Body, each also with a colon.
@@ -180,6 +183,10 @@ class Shape:
             room = known.acknowledgements[0].buffer_remaining if remaining is None else int(values[remaining])
             final = known.acknowledgements[0].final
             acknowledgements = (SequenceAcknowledgement(values[identifier], merged(ranges), (), final, room),)
+        origin = known.origin
+        if self.origin is not None:
+            at, parent = self.origin
+            origin = origin_of(None if at is None else values[at], None if parent is None else values[parent])
         return Envelope(
             soap=known.soap,
             addressing=known.addressing,
@@ -195,6 +202,7 @@ class Shape:
             acknowledgements=acknowledgements,
             ack_requests=known.ack_requests if self.ack_request is None else (AckRequested(values[self.ack_request]),),
             message_pending=known.message_pending,
+            origin=origin,
             headers=known.headers,
             body=body,
         )
@@ -214,7 +222,14 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
     declared = body.scope.all()
     if tag.end() > MAX_HEADER or declared.get("") or limits.max_depth < 3 or limits.max_uri_length < MAX_VALUE:
         return None
-    places = sorted(_places(data, envelope, blocks), key=lambda place: place[0])
+    places = [*_places(data, envelope, blocks)]
+    sent = blocks.get(ns.MERCURY, {}).get(SENT, [])
+    if sent:
+        differing = shaped(data, sent[0]) if len(sent) == 1 else None
+        if differing is None:
+            return None
+        places += differing
+    places.sort(key=lambda place: place[0])
     if not places:
         return None
     order = {name: index for index, (_, _, name, _) in enumerate(places)}
@@ -242,6 +257,7 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
         relates_to=order.get("RelatesTo"),
         sequence=(order["Identifier"], order["MessageNumber"]) if "Identifier" in order else None,
         ack_request=order.get("requested"),
+        origin=(order.get(AT), order.get(PARENT)) if sent else None,
         acknowledgement=None if acknowledged is None else (acknowledged, ranges, order.get("remaining")),
         prefixes=tuple((prefix, prefix.encode() + b":") for prefix in declared if prefix),
         limits=replace(

@@ -128,7 +128,7 @@ ONLY_IN = MappingProxyType(
         "pytest": (("mercury/testing/contract/*",), ()),
         # The extra `metrics`: loaded where it is used.
         "prometheus_client": (("mercury/telemetry/prometheus.py",), ()),
-        "opentelemetry": ((), ("mercury/telemetry/otel.py", "mercury/telemetry/tracing.py")),
+        "opentelemetry": (("mercury/telemetry/tracing.py",), ("mercury/telemetry/otel.py",)),
         "pyspark": ((), ("mercury/reconcile/*",)),
         "jinja2": (("mercury/reconcile/report.py", "mercury/console/rendering.py"), ()),
         "fastapi": (("mercury/service/*", "mercury/console/*"), ("mercury/hosting.py",)),

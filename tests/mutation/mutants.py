@@ -120,9 +120,9 @@ SIMULATED = (
         "savepoint of a list",
         (
             Change(
-                "mercury.engine.delivery.handler_call:call_together",
-                "with tx.savepoint(), context",
-                "with context",
+                "mercury.engine.delivery.calls:_call_handler",
+                "with tx.savepoint(), running, spanned",
+                "with running, spanned",
             ),
         ),
         test="tests/storage/test_handlers_in_sets.py::test_one_of_a_hundred_that_fails_is_tried_again_alone_and_the_others_stay",

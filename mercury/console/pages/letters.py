@@ -112,6 +112,7 @@ def facts(letter: DeadLetter) -> list[Fact]:
             Fact("action", letter.action),
             Fact("correlation", letter.correlation, link("messages", correlation=letter.correlation)),
             Fact("RelatesTo", letter.relates_to),
+            Fact("trace", letter.trace.id if letter.trace is not None else None),
             Fact("expects a response", "yes" if letter.expects_response else None),
             Fact("fault", "yes" if letter.is_fault else None),
             Fact("its row is damaged", "it can be discarded only" if letter.damaged else None),

@@ -115,6 +115,7 @@ def facts(whole: WholeMessage) -> list[Fact]:
         Fact("action", message.action),
         Fact("correlation", message.correlation, link("messages", correlation=message.correlation)),
         Fact("RelatesTo", message.relates_to, link("messages", message_id=message.relates_to)),
+        Fact("trace", message.trace.id if message.trace is not None else None),
     ]
     if isinstance(message, OutboundMessage):
         channel = message.channel

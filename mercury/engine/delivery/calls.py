@@ -9,13 +9,23 @@ from functools import partial
 
 from mercury.engine.application import Operation
 from mercury.engine.context import EngineContext
-from mercury.engine.delivery.handler_call import NOT_PROCESSED, TOO_LATE, CallFailed, HandlerCall, call_together
+from mercury.engine.delivery.handler_call import (
+    NOT_PROCESSED,
+    TOO_LATE,
+    CallFailed,
+    HandlerCall,
+    payload_of,
+    raise_transient,
+)
 from mercury.engine.delivery.planned_calls import PlannedCalls
 from mercury.engine.delivery.run import DeliveryRun, reason_of
 from mercury.engine.delivery.shared import RESPONSE_BYTES, SharedFailed, SharedSavepoints, call_shared
+from mercury.engine.delivery.time_limit import within_limit
+from mercury.engine.tracing import processing
 from mercury.statemachine.policy import OnFailure
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, InboundMessage, OutboundMessage
+from mercury.wire.envelope import Payload
 
 log = logging.getLogger("mercury.engine.invocation")
 
@@ -170,7 +180,7 @@ def _call_together(
     operation = _operation(context, run, messages[0])
     assert operation is not None
     try:
-        responses = call_together(context, tx, run.record.service, operation, calls)
+        responses = _call_handler(context, tx, run.record.service, operation, calls)
     except CallFailed as failure:
         text = "the handler of %s has failed for %d messages together, and is called for each alone: %s"
         log.info(text, operation.name, len(calls), failure, extra={"sequence": run.record.sequence})
@@ -178,3 +188,32 @@ def _call_together(
     for call, response in zip(calls, responses, strict=True):
         run.consume(call, call.consume(tx, operation, response, now))
     return True
+
+
+def _call_handler(
+    context: EngineContext, tx: Transaction, service: str | None, operation: Operation, calls: Sequence[HandlerCall]
+) -> Sequence[Payload | None]:
+    """Call the handler of an operation once for several messages, in one savepoint. Returns the responses in order.
+
+    :raises CallFailed: the handler has failed, or has answered with a fault, which is of no single message; its work in
+        ``tx`` is rolled back.
+    :raises TransientStorageError: the store failed, which does not count as a failed attempt.
+    """
+    first, last, handler = calls[0].message, calls[-1].message, operation.call_together
+    assert handler is not None
+
+    def described() -> str:
+        return f"the handler of {operation.name} with messages {first.number} to {last.number} of {first.sequence}"
+
+    try:
+        running = context.running_calls.call(described, service, lambda: len(calls))
+        spanned = processing(context.tracing, service, [call.message for call in calls], 1)
+        with tx.savepoint(), running, spanned as span:
+            for call in calls:
+                call.trace = span
+            payloads = [payload_of(tx, call.message) for call in calls]
+            contexts = [call.message_context(tx) for call in calls]
+            return within_limit(operation, context.claims.monotonic, lambda: handler(contexts, payloads))
+    except Exception as error:
+        raise_transient(tx, error)
+        raise CallFailed(first, 1, error, operation.name) from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 from mercury.engine.application import FUTURE, Callback, MessageContext, Operation
 from mercury.engine.attachments import stored_attachments
@@ -12,10 +12,12 @@ from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
 from mercury.engine.delivery.time_limit import within_limit
 from mercury.engine.events import Delivered
+from mercury.engine.tracing import processing
 from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
 from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.trace import Trace
 from mercury.storage.api import Transaction
 from mercury.storage.names import request_name
 from mercury.storage.records import Channel, InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, Role
@@ -83,6 +85,8 @@ class HandlerCall:
         #: What `make_shared` calls, and the response of it.
         self._shared: Operation | Callback | None = None
         self._response: Payload | None = None
+        #: The span of the call; ``None`` = there is none.
+        self.trace: Trace | None = None
 
     def make(self, tx: Transaction, now: float) -> Channel | None:
         """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
@@ -124,12 +128,17 @@ class HandlerCall:
         Everything that the application raises leaves this method: the caller undoes the work in ``tx``, and calls
         `failed`, or `make` of another `HandlerCall`. Otherwise `consume_shared` follows, after the savepoint.
         """
-        if isinstance(self._shared, Operation):
-            self._response = self._shared.call(self.message_context(tx), _payload(tx, self.message))
-            return len(self._response.xml) if self._response is not None else 0
-        assert self._shared is not None
-        self._shared(self.message_context(tx), _result(tx, self.message))
-        return 0
+        shared = self._shared
+        assert shared is not None
+        with self._processing() as self.trace:
+            if isinstance(shared, Operation):
+                self._response = shared.call(self.message_context(tx), payload_of(tx, self.message))
+            else:
+                shared(self.message_context(tx), _result(tx, self.message))
+        return len(self._response.xml) if self._response is not None else 0
+
+    def _processing(self) -> AbstractContextManager[Trace | None]:
+        return processing(self._context.tracing, self._record.service, (self.message,), self._attempt)
 
     def failed(self, tx: Transaction, error: Exception, now: float) -> Channel | None:
         """Settle a `make_shared` that raised ``error`` and whose work is undone, as `make` does. Returns the channel
@@ -232,8 +241,9 @@ class HandlerCall:
     def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
-            with tx.savepoint(), self._context.running_calls.call(self.described, self._record.service):
-                context, payload = self.message_context(tx), _payload(tx, self.message)
+            running = self._context.running_calls.call(self.described, self._record.service)
+            with tx.savepoint(), running, self._processing() as self.trace:
+                context, payload = self.message_context(tx), payload_of(tx, self.message)
                 clock = self._context.claims.monotonic
                 return within_limit(operation, clock, lambda: operation.call(context, payload))
         except ApplicationFault:
@@ -295,6 +305,7 @@ class HandlerCall:
             created_at=now,
             answered=channel.plain and channel.back_channel,
             owner=request.owner,
+            trace=self.trace,
         )
         if channel.role is Role.RESPONSE and self._exceeds_addresses(channel):
             dead_letter(tx, self._context, [row], TOO_MANY_ADDRESSES, Certainty.NOT_DELIVERED, now)
@@ -335,7 +346,8 @@ class HandlerCall:
         else:
             try:
                 result = _result(tx, message)
-                with tx.savepoint(), self._context.running_calls.call(self.described, None):
+                running = self._context.running_calls.call(self.described, None)
+                with tx.savepoint(), running, self._processing():
                     callback(self.message_context(tx), result)
                 self.consumed_by = row.callback or ""
             except _Unreadable as error:
@@ -362,31 +374,6 @@ class HandlerCall:
         )
 
 
-def call_together(
-    context: EngineContext, tx: Transaction, service: str | None, operation: Operation, calls: Sequence[HandlerCall]
-) -> Sequence[Payload | None]:
-    """Call the handler of an operation once for several messages, in one savepoint. Returns the responses in order.
-
-    :raises CallFailed: the handler has failed, or has answered with a fault, which is of no single message; its work in
-        ``tx`` is rolled back.
-    :raises TransientStorageError: the store failed, which does not count as a failed attempt.
-    """
-    first, last, handler = calls[0].message, calls[-1].message, operation.call_together
-    assert handler is not None
-
-    def described() -> str:
-        return f"the handler of {operation.name} with messages {first.number} to {last.number} of {first.sequence}"
-
-    try:
-        with tx.savepoint(), context.running_calls.call(described, service, lambda: len(calls)):
-            payloads = [_payload(tx, call.message) for call in calls]
-            contexts = [call.message_context(tx) for call in calls]
-            return within_limit(operation, context.claims.monotonic, lambda: handler(contexts, payloads))
-    except Exception as error:
-        raise_transient(tx, error)
-        raise CallFailed(first, 1, error, operation.name) from error
-
-
 def raise_transient(tx: Transaction, error: Exception) -> None:
     """A lost connection, a deadlock or a lock time-out is not a failed attempt: the run is repeated.
 
@@ -403,13 +390,14 @@ def _result(tx: Transaction, message: InboundMessage) -> Payload | ApplicationFa
     :raises _Unreadable: it is stored as a fault, but cannot be read as one.
     """
     if not message.is_fault:
-        return _payload(tx, message)
+        return payload_of(tx, message)
     try:
         return read_application_fault(message.payload)
     except PayloadError as error:
         raise _Unreadable(str(error)) from error
 
 
-def _payload(tx: Transaction, message: InboundMessage) -> Payload:
+def payload_of(tx: Transaction, message: InboundMessage) -> Payload:
+    """The body of a message, with its attachments."""
     attachments = stored_attachments(tx, message.attachments)
     return Payload(message.payload, message.element, message.is_fault, attachments)

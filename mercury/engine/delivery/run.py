@@ -150,7 +150,8 @@ class DeliveryRun:
         observers, measurements = context.observers, context.measurements
         if measurements is not None and self.calls:
             received_at = [call.message.received_at for call in self.calls]
-            tx.after_commit(partial(measurements.delivered, self.record.service, received_at))
+            sent_at = [call.message.sent_at for call in self.calls]
+            tx.after_commit(partial(measurements.delivered, self.record.service, received_at, sent_at))
         if observers.wants(Delivered):
             for call in self.calls:
                 observers.emit(tx, call.delivered(now))

@@ -36,10 +36,11 @@ def received(batch: Batch, exchange: InboundExchange, header: SequenceHeader, bo
             message_id=message.message_id,
             relates_to=message.relates_to,
             expires_in=message.expires_in,
+            origin=message.origin,
             body=message.payload,
         )
         single = InboundExchange(exchange.arrival, envelope)
-        single.fault_to = exchange.fault_to
+        single.fault_to, single.http_trace = exchange.fault_to, None
         messages.sequenced(batch, single, SequenceHeader(header.identifier, number), message.payload)
         exchange.acknowledge |= single.acknowledge
         accepted = accepted or single.fault is None

@@ -10,6 +10,7 @@ from mercury.engine.exchange import Arrival, PendingResponse
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, AckRequested, CreateSequence, EndpointReference
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
+from mercury.statemachine.trace import Trace
 from mercury.storage.callers import create_key
 from mercury.wire.envelope import Envelope, Payload
 
@@ -53,6 +54,8 @@ class InboundExchange:
         self.fetched: Fetched | None = None
         #: AckRequested for sequences of responses, on the back-channel.
         self.ack_requests: tuple[AckRequested, ...] = ()
+        #: The span of the HTTP request, which is that of its message; ``None`` = it has none, or has a batch.
+        self.http_trace = arrival.http.trace
 
     @property
     def create_key(self) -> str | None:
@@ -62,6 +65,18 @@ class InboundExchange:
             return None
         offered = body.offer.identifier if body.offer is not None else None
         return create_key(message_id, body.acks_to.address, arrival.service, offered, arrival.sender)
+
+    @property
+    def trace(self) -> Trace | None:
+        """The span that its message was sent in; ``None`` = it names none. Mercury's header block is from the sender
+        itself, and the HTTP header may be from a proxy."""
+        origin = self.envelope.origin
+        return self.http_trace if origin is None or origin.trace is None else origin.trace
+
+    @property
+    def sent_at(self) -> float | None:
+        """When its message was sent, by the sender's clock; ``None`` = it does not say."""
+        return None if self.envelope.origin is None else self.envelope.origin.at
 
     @property
     def only_acknowledges(self) -> bool:

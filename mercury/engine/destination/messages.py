@@ -210,6 +210,8 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
             expires_at=None if envelope.expires_in is None else batch.now + envelope.expires_in,
             correlation=row.correlation if row is not None else None,
             attachments=store_parts(batch.tx, envelope.parts, batch.context.ids),
+            trace=exchange.trace,
+            sent_at=exchange.sent_at,
         ),
     )
     if row is None or envelope.relates_to is None:

@@ -181,6 +181,8 @@ def _store(batch: Batch, exchange: InboundExchange, body: Payload) -> None:
             relates_to=envelope.relates_to,
             received_at=batch.now,
             correlation=row.correlation,
+            trace=exchange.trace,
+            sent_at=exchange.sent_at,
         )
     )
     request = batch.rms_by_id(row.sequence_id or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from mercury.engine.address_book import AddressBook
 from mercury.engine.application import Application
@@ -25,6 +26,7 @@ from mercury.engine.source.back_channel import in_reply
 from mercury.engine.source.worker import SourceWorker
 from mercury.engine.stage.application import StagedApplication
 from mercury.engine.stage.mover import StageMover, Target
+from mercury.engine.tracing import Tracing
 from mercury.errors import StorageError
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import StorageManager, Topic
@@ -52,6 +54,7 @@ class Engine:
     :param measurements: takes counts and times; ``None`` = nothing is measured.
     :param target: ``store`` is a stage: its messages are moved there, and not handed to the application.
     :param addresses: the destinations with several addresses; ``None`` = the settings name none.
+    :param tracing: makes spans; ``None`` = none are made.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -66,6 +69,7 @@ class Engine:
         security: SecurityParties | None = None,
         measurements: Measurements | None = None,
         target: Target | None = None,
+        tracing: Tracing | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         addresses: AddressBook | None = None,
     ) -> None:
@@ -79,6 +83,7 @@ class Engine:
             claims=claims,
             security=security or SecurityParties(time.time, ids.new),
             measurements=measurements,
+            tracing=tracing,
             running_calls=RunningCalls(measurements),
             stage=target.room if target is not None else None,
         )
@@ -122,7 +127,9 @@ class Engine:
 
         :raises TransportError: WS-Security cannot be applied to it.
         """
-        return self._context.security.secured(self._context.prepared.encode(outgoing.envelope), outgoing.url)
+        http = self._context.security.secured(self._context.prepared.encode(outgoing.envelope), outgoing.url)
+        trace = outgoing.envelope.trace
+        return http if trace is None else replace(http, trace=trace)
 
     def secured_reply(self, http: HttpMessage, service: str | None, request: Verified | None) -> HttpMessage:
         """The answer to a message to a service as it goes over the network. May be called in any thread.

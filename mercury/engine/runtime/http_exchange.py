@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from mercury.engine.addresses import origin_of, split_url
 from mercury.engine.runtime.peers import PeerConnection
+from mercury.statemachine.trace import Trace
 from mercury.wire.envelope import HttpMessage
 
 #: A body of at most so many bytes is sent together with its header, in one piece.
@@ -64,6 +65,14 @@ def target_of(url: str, settings: PeerConnection, content_type: str, soap_action
     return Target(url, Origin(scheme, host, port, id(settings)), settings, "\r\n".join(lines).encode("latin-1"))
 
 
+def _trace(trace: Trace) -> bytes:
+    """The headers for a trace. `read_trace` has checked that nothing in them ends a header."""
+    written = f"traceparent: {trace.parent}\r\n"
+    if trace.state:
+        written += f"tracestate: {trace.state}\r\n"
+    return written.encode("ascii")
+
+
 def _host(scheme: str, host: str, port: int) -> str:
     name = host if host.isascii() else host.encode("idna").decode()
     if ":" in name:
@@ -110,7 +119,7 @@ class HttpExchange:
         """The beginning of the request: all of it, if it is small and in memory."""
         message, head = self.message, self.target.head
         size = len(message.body) + (message.rest.size if message.rest is not None else 0)
-        start = b"%b%d\r\n\r\n" % (head, size)
+        start = b"%b%d\r\n%b\r\n" % (head, size, b"" if message.trace is None else _trace(message.trace))
         return start + message.body if len(message.body) <= SMALL_BODY else start
 
     def rest(self) -> Iterator[bytes] | None:

@@ -210,15 +210,15 @@ class KeyWork:
         :param acknowledgements: those beside it.
         :param last: no more messages are due now.
         """
-        row, again = rows[0], rows[0].attempts > 0
+        row, again, timed = rows[0], rows[0].attempts > 0, self.context.measurements is not None
         request_ack = count_transmission(tx, self.context, record, rows, self.now, last=last)
         if len(rows) > 1:
             new = self.context.ids.new()
-            envelope = envelopes.batch(record, rows, new, self.now, request_ack, acknowledgements)
+            envelope = envelopes.batch(record, rows, new, self.now, request_ack, acknowledgements, timed=timed)
         else:
             pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else acknowledgements
             parts = parts_to_send(self.context.store, row.attachments)
-            envelope = envelopes.message(record, row, self.now, request_ack, pair, parts)
+            envelope = envelopes.message(record, row, self.now, request_ack, pair, parts, timed=timed)
         end, held = rows[-1].number if len(rows) > 1 else None, row.expects_response
         self._post(record, envelope, Purpose.MESSAGE, row.number, last=end, repeated=again, held=held)
 

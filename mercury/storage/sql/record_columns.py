@@ -17,6 +17,7 @@ from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER, RmVersion
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
+from mercury.statemachine.trace import Trace, trace_of
 from mercury.storage.letters import Direction
 from mercury.storage.records import InboundKind, InvokerRecord, OutboundKind, OutboundMessage
 from mercury.storage.sql.fields import (
@@ -90,6 +91,15 @@ def _attachments(**more: Any) -> Described:
 def _attachments_id(**more: Any) -> Described:
     """The name of the pieces, by which `retention` finds out whether a row still needs them."""
     return nullable(text, "attachments_id", derived=_id_of_attachments, **more)
+
+
+def _trace() -> Described:
+    """`Trace.text`. A text that is none is no trace: no message is damaged by it."""
+    return nullable(text, "trace", write=_written_trace, read=trace_of, unchecked=True)
+
+
+def _written_trace(trace: Trace | None) -> str | None:
+    return None if trace is None else trace.text
 
 
 #: A sequence at its destination: `RmdRecord`.
@@ -198,6 +208,8 @@ INBOUND: tuple[Described, ...] = (
     _attachments(),
     _attachments_id(),
     nullable(time, "expires_at", unchecked=True),
+    _trace(),
+    nullable(time, "sent_at", unchecked=True),
 )
 
 #: A sequence at its source: `RmsRecord`.
@@ -287,6 +299,7 @@ OUTBOUND: tuple[Described, ...] = (
     nullable(time, "expires_at", unchecked=True),
     nullable(time, "not_before", unchecked=True),
     nullable(number, "priority", derived=attrgetter("channel.priority"), unchecked=True),
+    _trace(),
 )
 
 #: The large fields of an `OutboundMessage`.
@@ -332,4 +345,5 @@ LETTER: tuple[Described, ...] = (
     number("size", derived=attrgetter("size")),
     _attachments(),
     _attachments_id(),
+    _trace(),
 )

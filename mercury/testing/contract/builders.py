@@ -17,6 +17,7 @@ from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.round_trip import RoundTrip
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
+from mercury.statemachine.trace import Trace
 from mercury.storage.attachments import Attachments, StoredPart
 from mercury.storage.letters import DeadLetter, Direction
 from mercury.storage.records import (
@@ -144,6 +145,8 @@ FULL_CHANNEL = Channel(
 )
 
 
+#: A trace with a state.
+FULL_TRACE = Trace("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "vendor=<a&b>")
 FULL_ATTACHMENTS = Attachments("urn:uuid:attachments", (StoredPart("scän@example", 2**40), StoredPart(TEXT, 0)))
 
 
@@ -169,6 +172,7 @@ def full_row() -> OutboundMessage:
         not_before=NOW + 30.25,
         owner="CN=täg",
         attachments=FULL_ATTACHMENTS,
+        trace=FULL_TRACE,
     )
 
 
@@ -310,6 +314,8 @@ FULL_INBOUND = InboundMessage(
     expires_at=NOW + 61.125,
     correlation=TEXT,
     attachments=FULL_ATTACHMENTS,
+    trace=FULL_TRACE,
+    sent_at=NOW + 0.25,
 )
 
 FULL_LETTER = DeadLetter(
@@ -340,4 +346,5 @@ FULL_LETTER = DeadLetter(
     damaged=True,
     owner="CN=täg",
     attachments=FULL_ATTACHMENTS,
+    trace=FULL_TRACE,
 )

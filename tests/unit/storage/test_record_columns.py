@@ -20,7 +20,7 @@ GIVEN = {"position", "damaged", "unread", "buffered"}
 #: What a dead letter has no need of: where its message stood in its sequence and in transmission.
 PLACES = {
     *("position", "kind", "last", "sequence_id", "attempts", "due", "acknowledged", "answered", "unread"),
-    *("received_at", "reply_to", "fault_to"),
+    *("received_at", "sent_at", "reply_to", "fault_to"),
     # A message that is redriven lasts, and is due at once.
     *("expires_at", "not_before"),
 }

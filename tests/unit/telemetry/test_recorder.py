@@ -6,7 +6,7 @@ import pytest
 
 from mercury.engine.events import Acknowledged
 from mercury.telemetry import instruments as of
-from mercury.telemetry.recorder import MOST_SEQUENCES, Recorder
+from mercury.telemetry.recorder import LONGEST_TRANSFER, MOST_SEQUENCES, Recorder
 from mercury.testing import FakeClock
 
 ENDPOINT = "http://peer.example/orders"
@@ -82,6 +82,12 @@ def test_handlers_in_one_savepoint_have_their_mean_time(recorder: Recorder, cloc
 def test_delivery_latency_is_not_negative_when_clocks_differ(recorder: Recorder, clock: FakeClock) -> None:
     recorder.delivered("orders", [clock.now + 5, clock.now - 2])
     assert measured(recorder, of.DELIVERY_LATENCY) == {("orders",): (2, 2.0)}
+
+
+def test_a_time_of_a_peer_that_cannot_be_true_does_not_spoil_the_sum(recorder: Recorder, clock: FakeClock) -> None:
+    received, now = [clock.now] * 5, clock.now
+    recorder.delivered("orders", received, [now - 3, now + 10, None, 0.0, now - LONGEST_TRANSFER - 1])
+    assert measured(recorder, of.TRANSFER_LATENCY) == {("orders",): (2, 3.0)}
 
 
 def test_exchange_with_attachments_has_no_known_begin(recorder: Recorder) -> None:

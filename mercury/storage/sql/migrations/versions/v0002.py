@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from alembic.operations import Operations
 
-from mercury.storage.sql.migrations import compatibility, life, operations
+from mercury.storage.sql.migrations import compatibility, life, operations, traces
 
 revision = "0002"
 down_revision = "0001"
@@ -19,9 +19,11 @@ def upgrade(op: Operations) -> None:
     compatibility.create(op)
     operations.create(op)
     life.add(op)
+    traces.add(op)
 
 
 def downgrade(op: Operations) -> None:
+    traces.remove(op)
     life.remove(op)
     operations.drop(op)
     compatibility.drop(op)
