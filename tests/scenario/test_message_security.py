@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from lxml import etree
+from opentelemetry.trace import NonRecordingSpan, SpanContext, get_current_span, use_span
 
 from mercury import Service, Settings, Transaction
 from mercury.engine.exchange import Arrival
@@ -14,6 +15,7 @@ from mercury.engine.runtime.security_settings import SecuritySettings
 from mercury.security.names import SECURITY
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
+from mercury.statemachine.trace import read_trace
 from mercury.testing import Pair, name_of
 from mercury.wire.envelope import HttpMessage
 from tests.keys import Keys, keys  # noqa: F401  a fixture
@@ -31,6 +33,11 @@ class Note:
 
 @dataclass
 class Reply:
+    text: str
+
+
+@dataclass
+class Traced:
     text: str
 
 
@@ -402,3 +409,24 @@ def test_offer_of_the_identifier_of_a_clients_sequence_is_declined(signed: Secur
     assert name_of(answer.http) == "CreateSequenceResponse"
     assert b"Accept" not in answer.http.body
     assert shop.got == ["one"]
+
+
+def test_the_trace_of_a_signed_message_is_the_signed_one(signed: SecuritySettings) -> None:
+    shop, found = Shop(), []
+
+    @shop.service.operation
+    def trace(note: Traced) -> None:
+        found.append(get_current_span().get_span_context().span_id)
+
+    made = Pair(shop.service, settings=Settings(security=signed, source=SourcePolicy(batch=2)))
+    sent = NonRecordingSpan(SpanContext(1, 2, is_remote=False))
+    with use_span(sent):
+        made.to().send(Traced("one"))
+
+    def forged(http: HttpMessage) -> HttpMessage:
+        assert b"<m:Sent" in http.body
+        return replace(http, trace=read_trace(f"00-{'3' * 32}-{'4' * 16}-01"))
+
+    made.wire.alter("message *", forged)
+    made.run()
+    assert found == [2]

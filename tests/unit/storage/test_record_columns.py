@@ -62,6 +62,6 @@ def test_every_field_of_a_message_that_says_something_goes_to_its_dead_letter() 
 
 def test_redriven_letter_keeps_nothing_of_its_first_life() -> None:
     again = {*("message_id", "action", "payload", "headers", "is_fault", "relates_to", "correlation")}
-    again.add("attachments")
+    again |= {"attachments", "trace"}
     outbound = {*("channel", "to_parameters", "request", "expects_response", "callback", "owner")}
     assert (again | outbound, again | {"element"}) == (OUTBOUND - NEW, INBOUND - NEW)
