@@ -13,6 +13,7 @@ from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.stage_mutants import STAGES
 from tests.mutation.storage_mutants import STORAGE
+from tests.mutation.telemetry_mutants import TELEMETRIES
 from tests.mutation.upgrade_mutants import UPGRADES
 from tests.mutation.wire_mutants import WIRE
 from tests.mutation.wsdl_mutants import WSDL
@@ -569,6 +570,7 @@ TESTED = (
     *DIRECT,
     *SECURITY,
     *STORAGE,
+    *TELEMETRIES,
     *UPGRADES,
     *WSDL,
     *BATCHES,

@@ -258,6 +258,24 @@ def test_the_header_of_a_foreign_client_is_the_parent_of_the_handler() -> None:
     assert f"00-{processed.context.trace_id:032x}-{parent_of(processed):016x}-01" == FOREIGN
 
 
+def test_the_span_of_a_proxy_is_not_that_of_the_messages_of_a_batch() -> None:
+    traced = Traced(notes(), batch=100, recording=False)
+    traced.trace(traced.pair.server)
+    watched(traced.pair, lambda http: replace(http, trace=read_trace(FOREIGN)))
+    for text in ("one", "two"):
+        traced.pair.to().send(f"<note>{text}</note>", operation="Note")
+    traced.pair.run()
+    assert [span.parent for span in traced.spans("process")] == [None, None]
+
+
+def test_the_block_of_the_sender_counts_more_than_the_header_of_a_proxy() -> None:
+    traced = Traced(notes(), batch=2)
+    watched(traced.pair, lambda http: replace(http, trace=read_trace(FOREIGN)))
+    trace = traced.send("one")
+    traced.pair.run()
+    assert [span.context.trace_id for span in traced.spans("process")] == [trace]
+
+
 MALFORMED = (
     "x" * 10_240,
     FOREIGN + "-" + "x" * 10_240,
