@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter
 from starlette.types import ASGIApp
 
+from mercury.console.doubt_reader import DoubtReader
 from mercury.console.pages import (
     audit,
     doubt,
@@ -34,6 +35,7 @@ from mercury.console.users import ConsoleAccess
 from mercury.console.visits import link
 from mercury.engine.lateness import WatchSettings
 from mercury.operations.operator import Operations
+from mercury.operations.transactions import in_doubt
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
 
@@ -67,7 +69,8 @@ class Console:
         self._clock = clock
         self._secret = secret
         self._site = site = Site(name, settings, access, clock, secret)
-        overview.add_pages(site, operations)
+        reader = DoubtReader(lambda: in_doubt(doubt.coordinator_of(store, coordinator), clock()))
+        overview.add_pages(site, operations, reader)
         sequences.add_pages(site, operations)
         messages.add_pages(site, operations, zone)
         letters.add_pages(site, operations)

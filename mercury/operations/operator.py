@@ -17,6 +17,7 @@ from mercury.operations.overview import StoreView, problems
 from mercury.operations.sequences import Sequences
 from mercury.operations.services import Services
 from mercury.operations.steering import SequenceActions, ServiceActions
+from mercury.operations.transactions import InDoubt
 from mercury.storage.audit import Actor, AuditEntry, AuditFilter, TargetKind
 from mercury.storage.searching import Page, SequenceFilter
 from mercury.storage.sql.reads import depth, operators
@@ -53,16 +54,17 @@ class Operations:
         self.message_actions = MessageActions(store, clock, ids)
         self.letter_actions = LetterActions(store, clock, ids)
 
-    def overview(self) -> StoreView:
+    def overview(self, doubt: InDoubt | None = None) -> StoreView:
         """How much waits, and what is wrong now.
 
+        :param doubt: the transactions in doubt; ``None`` = the databases were not asked, and the decisions are judged.
         :raises StorageError: the store failed.
         """
         now = self._clock()
         stuck = self.sequences.page(SequenceFilter(stuck=True), limit=MOST_LINES).items
         with self._store.transaction() as tx:
             figures, nodes = depth.depth(tx, MOST_LINES), node_lines(tx, now)
-        found = problems(figures, nodes, stuck, self._watch, now)
+        found = problems(figures, nodes, stuck, self._watch, now, doubt)
         return StoreView(at=now, depth=figures, nodes=nodes, stuck=stuck, problems=found)
 
     def ages(self) -> dict[str, float]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.operations.nodes import NodeLine
 from mercury.operations.sequences import SequenceLine
+from mercury.operations.transactions import SOON, InDoubt
 from mercury.storage.searching import Depth
+from mercury.texts import span
 
 
 class Severity(enum.Enum):
@@ -62,13 +64,20 @@ class StoreView:
 
 
 def problems(
-    depth: Depth, nodes: Sequence[NodeLine], stuck: Sequence[SequenceLine], watch: WatchSettings, now: float
+    depth: Depth,
+    nodes: Sequence[NodeLine],
+    stuck: Sequence[SequenceLine],
+    watch: WatchSettings,
+    now: float,
+    doubt: InDoubt | None = None,
 ) -> tuple[Problem, ...]:
     """What is wrong, the most urgent first.
 
     :param now: seconds since the epoch.
+    :param doubt: the transactions in doubt; ``None`` = the databases were not asked, and the decisions are judged.
     """
-    found = [*_of_nodes(depth, nodes), *_of_transactions(depth), *_late(depth, watch, now)]
+    found = [*_of_doubt(depth, watch, now, doubt), *_of_nodes(depth, nodes), *_of_transactions(depth)]
+    found += _late(depth, watch, now)
     found += _of_handlers(depth)
     if depth.dead_letters.value:
         text = f"{depth.dead_letters} dead letters wait for a decision"
@@ -81,6 +90,17 @@ def problems(
     return tuple(sorted(found, key=lambda each: order.index(each.severity)))
 
 
+def _of_doubt(depth: Depth, watch: WatchSettings, now: float, doubt: InDoubt | None) -> list[Problem]:
+    if doubt is None:
+        texts = lateness(Ages(in_doubt=depth.oldest_in_doubt), watch, now)
+    elif doubt.many and doubt.oldest >= SOON:
+        what = "transaction is in doubt and holds" if doubt.many == 1 else "transactions are in doubt and hold"
+        texts = [f"{doubt.many} {what} locks in databases, the oldest for {span(doubt.oldest)}"]
+    else:
+        texts = []
+    return [_problem(Severity.CRITICAL, text, Place.TRANSACTIONS, "mercury xa list") for text in texts]
+
+
 def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
     found = []
     waits = any(each.value for each in (depth.unsent, depth.unacknowledged, depth.unhandled))
@@ -89,7 +109,7 @@ def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
         found.append(_problem(Severity.CRITICAL, text, Place.NODES, "mercury nodes"))
     for each in nodes:
         if not each.alive:
-            text = f"node {each.node.id} on {each.node.host} has not been seen for {each.silence:.0f} s"
+            text = f"node {each.node.name} has not been seen for {span(each.silence)}"
             found.append(_problem(Severity.WARNING, text, Place.NODES, "mercury nodes", each.node.id))
     return found
 
@@ -109,7 +129,6 @@ def _late(depth: Depth, watch: WatchSettings, now: float) -> list[Problem]:
             "mercury messages list --direction outbound",
         ),
         (Ages(unhandled=depth.oldest_unhandled), Place.MESSAGES, "mercury messages list --direction inbound"),
-        (Ages(in_doubt=depth.oldest_in_doubt), Place.TRANSACTIONS, "mercury xa list"),
     )
     return [
         _problem(Severity.CRITICAL, text, place, command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from mercury.errors import MercuryError
 from mercury.operations.acting import note
@@ -11,7 +12,41 @@ from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Verdict
 from mercury.storage.xa.names import Gtrid
-from mercury.storage.xa.operator import Operator
+from mercury.storage.xa.operator import Operator, Overview
+
+#: Seconds after which recovery should have finished a transaction whose databases answer.
+SOON = 15.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InDoubt:
+    """How many two-phase commits are not finished in every database."""
+
+    many: int
+    #: The age of the oldest, in seconds.
+    oldest: float
+    #: Databases that were not queried.
+    away: int
+
+
+def in_doubt(coordinator: Coordinator, now: float) -> InDoubt:
+    """Counts the two-phase commits that are not finished in every database, by querying the databases.
+
+    :param now: seconds since the epoch.
+    :raises StorageError: the decision log does not answer.
+    """
+    found = Operator(coordinator).overview()
+    ages = [branch.age for branch in found.branches]
+    ages += [now - each.decided_at for each in found.decisions if each.branches]
+    return InDoubt(many=len(unfinished(found)), oldest=max(ages, default=0.0), away=len(found.away))
+
+
+def unfinished(found: Overview) -> tuple[str, ...]:
+    """The names of the transactions that are not finished in every database: those with prepared branches, the oldest
+    first, then those that only a decision names."""
+    prepared = [str(branch.gtrid) for branch in found.branches]
+    decided = [str(each.gtrid) for each in found.decisions if each.branches]
+    return tuple(dict.fromkeys([*prepared, *decided]))
 
 
 def resolve(

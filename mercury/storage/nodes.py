@@ -27,6 +27,11 @@ class Node:
     #: Arrivals that wait to be stored.
     queue: int = 0
 
+    @property
+    def name(self) -> str:
+        """Its name for people: ``app-1:4711``."""
+        return f"{self.host}:{self.pid}"
+
 
 class NodeRegistry(Protocol):
     """The nodes of a store. Only used if several processes may share the store (`Capabilities.shared`)."""

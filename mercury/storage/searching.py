@@ -146,6 +146,8 @@ class LetterGroup:
     #: When the first and the last of them became a dead letter.
     first_at: float
     last_at: float
+    #: How many of them may take effect twice if they are redriven.
+    may_repeat: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

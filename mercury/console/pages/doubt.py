@@ -10,7 +10,7 @@ from mercury.console.acting import actor_of, reason_of
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, Done, Question, View, Visit, link
 from mercury.errors import MercuryError
-from mercury.operations.transactions import resolve
+from mercury.operations.transactions import SOON, resolve, unfinished
 from mercury.storage.opening import name_resources
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
@@ -19,8 +19,6 @@ from mercury.storage.xa.names import Gtrid, read_gtrid
 from mercury.storage.xa.operator import Operator, Overview
 
 VERDICTS: Mapping[str, Verdict] = MappingProxyType({"commit": Verdict.COMMIT, "rollback": Verdict.ABORT})
-#: Seconds after which recovery should have finished a transaction whose databases answer.
-SOON = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +115,7 @@ def lines_of(found: Overview) -> list[InDoubtLine]:
         prepared.setdefault(str(branch.gtrid), []).append((branch.resource, branch.age))
     decisions = {str(each.gtrid): each for each in found.decisions}
     lines = []
-    for gtrid in dict.fromkeys([*prepared, *(name for name, each in decisions.items() if each.branches)]):
+    for gtrid in unfinished(found):
         decided = decisions.get(gtrid)
         branches = tuple(prepared.get(gtrid, ()))
         lines.append(

@@ -12,10 +12,13 @@ from mercury.console.site import Site
 from mercury.console.visits import BadRequest, Done, Question, View, Visit, link
 from mercury.operations.letter_actions import Progress
 from mercury.operations.operator import Operations
-from mercury.storage.letters import LetterFilter
+from mercury.storage.letters import Direction
+from mercury.storage.searching import LetterGroup, Page
 
 #: See `Question.inputs`.
 Inputs: TypeAlias = Sequence[tuple[str, str, str, bool]]
+#: The groups that a question is about, and those that it lists.
+GROUPS, SHOWN = 1000, 5
 #: The box that must be checked for what may take effect twice.
 TWICE = ("twice", "Also those that may have taken effect already: they may take effect twice.")
 
@@ -53,9 +56,18 @@ def add_actions(site: Site, operations: Operations) -> None:
         )
         return Done(to=link("messages", message_id=new), note=f"The edited copy is sent as message {new}.")
 
-    def asked(visit: Visit, title: str, line: str, button: str, *, box: bool = True, inputs: Inputs = ()) -> View:
+    def asked(visit: Visit, verb: str, line: str, button: str, *, asks_twice: bool = True, inputs: Inputs = ()) -> View:
         which = chosen(visit)
-        lines = [described(operations, which), line]
+        groups = operations.letters.groups(which, GROUPS)
+        count = sum(each.count for each in groups.items)
+        more = "more than " if groups.after is not None else ""
+        title = f"{verb} {more}{count:,} dead letter{'' if count == 1 else 's'}?"
+        lines = [*described(groups), line]
+        box = (
+            TWICE
+            if asks_twice and (groups.after is not None or any(each.may_repeat for each in groups.items))
+            else None
+        )
         fields = choice(visit) | ({"letter": next(iter(which.ids))} if which.ids else {})
         return Question(
             title=title,
@@ -64,23 +76,23 @@ def add_actions(site: Site, operations: Operations) -> None:
             fields=fields,
             button=button,
             back=link("letter", id=fields["letter"]) if "letter" in fields else link("letters", **choice(visit)),
-            danger=not box,
-            box=TWICE if box else None,
+            danger=not asks_twice,
+            box=box,
             inputs=inputs,
         ).view()
 
     def ask_redrive(visit: Visit) -> View:
         line = "They are sent or delivered again, the oldest first, and are no dead letters any more."
-        return asked(visit, "Redrive?", line, "Redrive")
+        return asked(visit, "Redrive", line, "Redrive")
 
     def ask_redirect(visit: Visit) -> View:
         line = "Those that were to be sent from here go to another endpoint, each under its key, in their order."
         inputs = (("new_endpoint", "The other endpoint, a URL", visit.text("new_endpoint"), False),)
-        return asked(visit, "Redirect to another endpoint?", line, "Redirect", inputs=inputs)
+        return asked(visit, "Redirect", line, "Redirect", inputs=inputs)
 
     def ask_discard(visit: Visit) -> View:
         line = "They are deleted for good. The audit keeps who did it, and their MessageIDs."
-        return asked(visit, "Discard?", line, "Discard", box=False)
+        return asked(visit, "Discard", line, "Discard", asks_twice=False)
 
     def ask_edit(visit: Visit) -> View:
         letter = one_letter(operations, visit)
@@ -109,15 +121,21 @@ def add_actions(site: Site, operations: Operations) -> None:
         site.action(name, act)
 
 
-def described(operations: Operations, which: LetterFilter) -> str:
-    """How many dead letters an action means, and how many of them may take effect twice."""
-    groups = operations.letters.groups(which, 1000)
-    count = sum(each.count for each in groups.items)
+def described(groups: Page[LetterGroup]) -> list[str]:
+    """Which dead letters an action means: a line for each group, and how many of them may have taken effect."""
+    lines = [
+        f"{each.count:,} {'to' if each.direction is Direction.OUTBOUND else 'received for'} "
+        f"{each.endpoint or '(responses)'}: {each.reason}."
+        for each in groups.items[:SHOWN]
+    ]
+    rest = groups.items[SHOWN:]
+    if rest or groups.after is not None:
+        more = "more than " if groups.after is not None else ""
+        lines.append(f"And {more}{sum(each.count for each in rest):,} more, for other endpoints or reasons.")
     unknown = sum(each.count for each in groups.items if each.certainty == "unknown")
-    more = "more than " if groups.after is not None else ""
-    one = count == 1 and not more
-    text = f"{more}{count:,} dead letter{' matches' if one else 's match'}."
-    return f"{text} Of these, the outcome of {unknown:,} is unknown." if unknown else text
+    if unknown:
+        lines.append(f"Of these, the outcome of {unknown:,} is unknown: they may have taken effect.")
+    return lines
 
 
 def in_words(done: Progress, what: str) -> str:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mercury.console.doubt_reader import DoubtReader
 from mercury.console.site import Site
 from mercury.console.visits import View, Visit, link
 from mercury.operations.operator import Operations
 from mercury.operations.overview import Place, Problem
+from mercury.operations.transactions import SOON
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,13 +21,23 @@ class ProblemLine:
     href: str
 
 
-def add_pages(site: Site, operations: Operations) -> None:
+def add_pages(site: Site, operations: Operations, doubt: DoubtReader) -> None:
     """Add the overview."""
 
     def overview(_visit: Visit) -> View:
-        view = operations.overview()
+        seen = doubt.now()
+        view = operations.overview(seen)
         lines = [ProblemLine(each.severity.value, each.text, place_of(each)) for each in view.problems]
-        return View(template="overview.html", values={"view": view, "depth": view.depth, "problems": lines})
+        return View(
+            template="overview.html",
+            values={
+                "view": view,
+                "depth": view.depth,
+                "problems": lines,
+                "doubt": seen,
+                "doubt_is_late": seen is not None and seen.many > 0 and seen.oldest >= SOON,
+            },
+        )
 
     site.page("", overview)
 

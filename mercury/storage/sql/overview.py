@@ -49,6 +49,8 @@ MANY = func.count().label("many")
 LETTER_BYTES = func.sum(case((DEAD_LETTER.c.owner.is_not(None), DEAD_LETTER.c.size))).label("bytes")
 #: A literal, not a parameter: PostgreSQL must see that the selected expression is the grouped one.
 SERVICE = func.coalesce(BUFFER.c.service, literal_column("''"))
+#: Decisions with branches that may be unfinished. A decision to roll back stays after its last branch (decision 20).
+UNFINISHED = DECISION.c.branches != "{}"
 #: The columns of a waiting message without the large ones.
 SLIM = tuple(column for column in MESSAGE.c if column.name not in ("payload", "headers"))
 
@@ -200,7 +202,7 @@ class StoreOverview:
             .limit(limit)
         )
         (dead,) = self._tx.read(select_any(MANY, LETTER_BYTES).select_from(DEAD_LETTER))
-        (doubt,) = self._tx.read(select_any(MANY, func.min(DECISION.c.decided_at).label("oldest")))
+        (doubt,) = self._tx.read(select_any(MANY, func.min(DECISION.c.decided_at).label("oldest")).where(UNFINISHED))
         return StoreStatus(
             unacknowledged=int(sent["not_yet"] or 0),
             unanswered=int(sent["unanswered"] or 0),

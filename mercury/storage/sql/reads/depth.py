@@ -8,7 +8,7 @@ from sqlalchemy import Subquery, Table, and_, case, func, literal, not_, or_, se
 
 from mercury.storage.records import InboundKind, OutboundKind
 from mercury.storage.searching import MOST_ROWS, Count, Depth, EndpointSeen, ServiceSeen
-from mercury.storage.sql.overview import select_any
+from mercury.storage.sql.overview import UNFINISHED, select_any
 from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.reads.operators import hosting_nodes, paused_services
 from mercury.storage.sql.reads.sequences import IS_SUSPENSION
@@ -55,7 +55,7 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
     (inbound,) = tx.read(
         select_any(func.count().label("read"), func.min(received.c.received_at).label("oldest")).select_from(received)
     )
-    doubt = select(DECISION.c.decided_at).limit(MOST_ROWS + 1).subquery("read_rows")
+    doubt = select(DECISION.c.decided_at).where(UNFINISHED).limit(MOST_ROWS + 1).subquery("read_rows")
     (doubtful,) = tx.read(
         select_any(func.count().label("read"), func.min(doubt.c.decided_at).label("oldest")).select_from(doubt)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, select
+from sqlalchemy import case, func, or_, select
 
 from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
@@ -77,7 +77,9 @@ def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGr
     alike = (window.c.direction, window.c.endpoint, window.c.reason, window.c.certainty)
     many = func.count().label("letters")
     first, last = func.min(window.c.dead_at).label("first_at"), func.max(window.c.dead_at).label("last_at")
-    grouped = select(*alike, many, first, last).where(*conditions(which, window)).group_by(*alike)
+    unsure = or_(window.c.certainty == Certainty.UNKNOWN.value, window.c.disowned)
+    may_repeat = func.sum(case((unsure, 1), else_=0)).label("may_repeat")
+    grouped = select(*alike, many, first, last, may_repeat).where(*conditions(which, window)).group_by(*alike)
     rows = tx.read(grouped.order_by(many.desc(), *alike).limit(limit))
     (read,) = tx.read(select_any(func.max(window.c.position).label("last"), func.count().label("many")))
     return Page(
@@ -90,6 +92,7 @@ def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGr
                 certainty=Certainty(row["certainty"]).value,
                 first_at=row["first_at"],
                 last_at=row["last_at"],
+                may_repeat=int(row["may_repeat"]),
             )
             for row in rows
         ),
