@@ -180,7 +180,7 @@ class Site:
         done = await self._blocking.run(partial(function, visit))
         if isinstance(done, View):
             return await self._answer(request, caller, visit, done)
-        caller.next_note = done.note
+        caller.next_note = f"{done.tone.value}:{done.note}"
         response = RedirectResponse(done.to, 303)
         self.gate.finish(request, caller, response)
         return response
@@ -194,10 +194,12 @@ class Site:
         return response
 
     def _values(self, caller: Caller, visit: Visit, view: View, layout: str) -> dict[str, object]:
+        tone, _, note = caller.note.partition(":")
         return {
             "layout": layout,
             "visit": visit,
-            "note": caller.note,
+            "note": note,
+            "tone": tone,
             "form_token": self.gate.sessions.form_token(caller.session),
             **self._frame(),
             **view.values,
@@ -215,7 +217,15 @@ class Site:
         self, caller: Caller | None, template: str, values: Mapping[str, object], status: int
     ) -> Response:
         token = self.gate.sessions.form_token(caller.session) if caller is not None else ""
-        every = {"layout": "base.html", "visit": None, "note": "", "form_token": token, **self._frame(), **values}
+        every = {
+            "layout": "base.html",
+            "visit": None,
+            "note": "",
+            "tone": "",
+            "form_token": token,
+            **self._frame(),
+            **values,
+        }
         return HTMLResponse(self._templates.render(template, every), status)
 
     # --- logins ----------------------------------------------------------------------------------------------------

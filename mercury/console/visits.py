@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import urlencode
@@ -92,13 +93,24 @@ class Document:
     body: bytes
 
 
+class Tone(enum.Enum):
+    """How a note is shown."""
+
+    DONE = "done"
+    #: Only a part was done.
+    CAUTION = "caution"
+    #: Nothing was done.
+    WRONG = "wrong"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """An action is done: the browser goes to a page, which shows the note once."""
+    """An action has ended: the browser goes to a page, which shows the note once."""
 
     #: A relative address: see `link`.
     to: str
     note: str
+    tone: Tone = Tone.DONE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -164,7 +164,9 @@ def test_the_dead_letters_of_one_peer_are_redriven(browser: Browser, operations:
     page = browser.get("letters")
     (href,) = [each for each in page.links() if each.startswith("letters-redrive") and "billing" in each]
     question = browser.get(href)
-    assert "7 dead letters match." in question.words
+    assert question.title == "Redrive 7 dead letters?"
+    assert f"7 to {BILLING}: given up after 10 transmissions." in question.words
+    assert "twice" not in question.words  # none of them may have taken effect, so nothing is asked about that
     done = browser.submit(question, "letters-redrive")
     assert "7 redriven." in done.words
     assert letters(operations, LetterFilter(endpoint=BILLING)) == []
@@ -177,12 +179,30 @@ def test_letters_that_may_take_effect_twice_are_redriven_only_if_a_box_is_checke
 ) -> None:
     question = browser.get(f"letters-redrive?endpoint={BANK}")
     assert "the outcome of 2 is unknown" in question.words
+    assert "Also those that may have taken effect already" in question.words
     refused = browser.submit(question, "letters-redrive")
     assert "0 redriven. 2 stay dead letters" in refused.words
+    assert "check the box “Also those that may have taken effect already”" in refused.words
+    assert '<p class="note wrong"' in refused.text
     assert len(letters(operations, LetterFilter(endpoint=BANK))) == 2
     done = browser.submit(question, "letters-redrive", twice="yes")
     assert "2 redriven." in done.words
+    assert '<p class="note done"' in done.text
     assert letters(operations, LetterFilter(endpoint=BANK)) == []
+
+
+def test_what_stays_dead_of_all_is_said_in_another_color_than_success(browser: Browser) -> None:
+    question = browser.get("letters-redrive")
+    assert question.title == "Redrive 10 dead letters?"
+    assert f"2 to {BANK}: expired." in question.words
+    assert "1 received for orders: LookupError: no article for order 99." in question.words
+    part = browser.submit(question, "letters-redrive")
+    assert "7 redriven. 3 stay dead letters" in part.words
+    assert '<p class="note caution"' in part.text
+
+
+def test_a_dead_letter_that_may_come_again_asks_before_it_takes_effect_twice(browser: Browser) -> None:
+    assert "Also those that may have taken effect already" in browser.get("letters-redrive?letter=letter-10").words
 
 
 def test_one_dead_letter_is_redriven_and_the_others_stay(browser: Browser, operations: Operations) -> None:

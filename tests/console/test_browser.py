@@ -124,7 +124,7 @@ def test_the_dead_letters_of_one_peer_are_redriven_by_clicks(
     driver.find_element(By.PARTIAL_LINK_TEXT, "dead letters wait for a decision").click()
     row = driver.find_element(By.XPATH, f"//tr[td[contains(., '{BILLING}')]]")
     row.find_element(By.PARTIAL_LINK_TEXT, "Redrive").click()
-    assert "7 dead letters match." in main_text(driver)
+    assert "Redrive 7 dead letters?" in main_text(driver)
     press(driver, "Redrive")
     wait(driver, lambda: "7 redriven." in main_text(driver))
     assert Operations(store, prepared.clock).letters.page(LetterFilter(endpoint=BILLING)).items == ()

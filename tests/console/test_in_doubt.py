@@ -10,6 +10,7 @@ import pytest
 
 from mercury.operations.operator import Operations
 from mercury.storage.opening import name_resources, open_sql_store
+from mercury.storage.sql.overview import StoreOverview
 from tests.postgres import PostgresServer
 from tests.xa.places import Places, fill_application
 
@@ -53,6 +54,7 @@ def test_transactions_in_doubt_are_shown_with_what_to_do_and_finished(
         browser = Browser(stack.enter_context(serving(console.application())))
         browser.log_in()
         assert "new keys no process has worked on them yet" in browser.get("").words
+        assert " In doubt 2 the oldest for " in browser.get("").words  # also the one without a decision
         page = browser.get("doubt")
         assert "It is not decided" in page.words or "Wait: a running process" in page.words
         asked = browser.get(question(page, "commit", "none yet"))
@@ -62,10 +64,15 @@ def test_transactions_in_doubt_are_shown_with_what_to_do_and_finished(
         assert len(places.prepared()) == 2
         done = browser.submit(browser.get(question(page, "rollback", "none yet")), "doubt-resolve", why="it is dead")
         assert "Rolled back:" in done.words
+        assert " In doubt 1 the oldest for " in browser.get("").words  # as many as the page lists
         assert places.placed() == []
         done = browser.submit(browser.get(question(done, "commit", "commit")), "doubt-resolve")
         assert "Committed:" in done.words
         assert "Nothing is in doubt." in done.words
+        assert " In doubt 0 " in browser.get("").words
+        assert Operations(store, prepared.clock).overview().depth.in_doubt.value == 0
+        with store.transaction() as tx:
+            assert StoreOverview(tx).status(10).in_doubt == 0
         assert places.placed() == [2]
         assert places.prepared() == []
         actions = [(each.action, each.actor) for each in Operations(store, prepared.clock).audit(limit=20).items]

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
 from mercury.console import payloads
 from mercury.console.acting import actor_of, reason_of
 from mercury.console.pages.letters import choice, chosen, may_take_effect_twice, one_letter
 from mercury.console.site import Site
-from mercury.console.visits import BadRequest, Done, Question, View, Visit, link
+from mercury.console.visits import BadRequest, Done, Question, Tone, View, Visit, link
 from mercury.operations.letter_actions import Progress
 from mercury.operations.operator import Operations
 from mercury.storage.letters import Direction
@@ -31,7 +32,7 @@ def add_actions(site: Site, operations: Operations) -> None:
         done = actions.redrive(
             chosen(visit), actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit)
         )
-        return Done(to=link("letters"), note=in_words(done, "redriven"))
+        return done_with(done, "redriven")
 
     def redirect(visit: Visit) -> Done:
         endpoint = visit.text("new_endpoint")
@@ -40,11 +41,11 @@ def add_actions(site: Site, operations: Operations) -> None:
         done = actions.redirect(
             chosen(visit), endpoint, actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit)
         )
-        return Done(to=link("letters"), note=in_words(done, f"redirected to {endpoint}"))
+        return done_with(done, f"redirected to {endpoint}")
 
     def discard(visit: Visit) -> Done:
         done = actions.discard(chosen(visit), actor_of(visit), reason=reason_of(visit))
-        return Done(to=link("letters"), note=in_words(done, "discarded"))
+        return done_with(done, "discarded")
 
     def edit(visit: Visit) -> Done:
         payload = visit.whole("payload").replace("\r\n", "\n").strip().encode()
@@ -138,10 +139,14 @@ def described(groups: Page[LetterGroup]) -> list[str]:
     return lines
 
 
-def in_words(done: Progress, what: str) -> str:
-    """The result of an action."""
+def done_with(done: Progress, what: str) -> Done:
+    """The end of an action: how many letters it was done to, and why not to the others."""
     text = f"{done.done:,} {what}."
     if not done.refused:
-        return text
+        return Done(to=link("letters"), note=text)
     first = done.refusals[0][1] if done.refusals else ""
-    return f"{text} {done.refused:,} stay dead letters: {first}."
+    if first in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN):
+        first = f"{first.partition(':')[0]}. To include them, check the box “{TWICE[1].partition(':')[0]}”"
+    stay = "stays a dead letter" if done.refused == 1 else "stay dead letters"
+    tone = Tone.CAUTION if done.done else Tone.WRONG
+    return Done(to=link("letters"), note=f"{text} {done.refused:,} {stay}: {first}.", tone=tone)
