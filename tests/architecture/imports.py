@@ -48,7 +48,14 @@ ALLOWED = MappingProxyType(
         ),
         # For operators: the command line, the console and the facade call it.
         "mercury.operations": (
-            *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
+            *(
+                "mercury.errors",
+                "mercury.texts",
+                "mercury.statemachine",
+                "mercury.storage",
+                "mercury.wire",
+                "mercury.engine",
+            ),
             "mercury.client",
         ),
         "mercury.reconcile": ("mercury.errors", "mercury.storage"),
