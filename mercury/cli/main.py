@@ -20,6 +20,7 @@ from mercury.cli import (
     nodes,
     pg,
     reconcile,
+    relay,
     send,
     sequences,
     serve,
@@ -42,6 +43,7 @@ app = typer.Typer(
     epilog="Exit codes: 0 success; 1 the command ran and its result is a failure; 2 the command could not run.",
 )
 app.command()(serve.serve)
+app.command()(relay.relay)
 app.command()(dev.dev)
 app.command()(send.send)
 app.command()(console.console)

@@ -34,6 +34,14 @@ class MessageContext:
     relates_to: str | None = None
     #: Other header blocks of the message, each standalone XML.
     headers: tuple[bytes, ...] = ()
+    #: When its time to live ends, in seconds since the epoch; ``None`` = it has no limit.
+    expires_at: float | None = None
+    #: The address to which its sender wants a response to be posted; ``None`` = it names none.
+    reply_to: str | None = None
+
+
+#: The action of an operation that takes every message of its service that no other operation takes.
+ANY_ACTION = "*"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
-from mercury.engine.application import Callback, MessageContext, Operation
+from mercury.engine.application import ANY_ACTION, Callback, MessageContext, Operation
 from mercury.errors import ConfigurationError, MercuryError
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.application import Transaction
@@ -117,7 +117,7 @@ class Registry:
         if hosted is None:
             return None
         if action:
-            return hosted.operations.get(action)
+            return hosted.operations.get(action) or hosted.operations.get(ANY_ACTION)
         local = element.rpartition("}")[2]
         return next((known for known in hosted.operations.values() if (known.element or known.name) == local), None)
 

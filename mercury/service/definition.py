@@ -143,7 +143,8 @@ class Service:
 
         :param name: the name of the operation and of the body's element. By default the operation has the function's
             name, and the element the name of the body's class (the function's name if the body is ``bytes``).
-        :param action: wsa:Action of requests; by default ``<namespace>/<name of the element>``.
+        :param action: wsa:Action of requests; by default ``<namespace>/<name of the element>``; ``*`` = every action
+            that no other operation of the service has.
         :param response_action: wsa:Action of responses; by default the action followed by ``Response``.
         :param batch: the function takes a list of at most so many requests of one sequence, in order, and returns a
             list of as many responses, or ``None``; also `MessageContext` becomes a list. If a call for several requests

@@ -93,6 +93,8 @@ ALLOWED = MappingProxyType(
         "mercury.store_access": (
             *("mercury.errors", "mercury.engine", "mercury.client", "mercury.storage", "mercury.statemachine"),
         ),
+        # A service that sends on what it receives.
+        "mercury.relaying": ("mercury",),
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
         "mercury.cli": ("mercury",),

@@ -43,4 +43,9 @@ STAGES = (
         ),
         test=f"{STAGE}::test_while_the_store_is_away_messages_are_taken_and_acknowledged_and_sequences_created",
     ),
+    Mutant(
+        "relay's two halves in two transactions",
+        (Change("mercury.relaying:relay_service", "            tx=context.transaction,\n", ""),),
+        test="tests/scenario/test_relay.py::test_a_relay_that_crashes_at_every_second_commit_loses_and_repeats_nothing",
+    ),
 )

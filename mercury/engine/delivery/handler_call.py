@@ -371,6 +371,10 @@ class HandlerCall:
             transaction=tx,
             relates_to=message.relates_to,
             headers=message.headers,
+            expires_at=message.expires_at,
+            reply_to=message.reply_to.address
+            if message.reply_to is not None and message.reply_to.addressable
+            else None,
         )
 
 

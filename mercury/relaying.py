@@ -1,0 +1,113 @@
+"""A relay: a service that passes every message on to another endpoint, in the transaction that consumes it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from mercury.engine.addresses import split_url
+from mercury.engine.application import ANY_ACTION, MessageContext
+from mercury.errors import ApplicationFault, ConfigurationError, PayloadError
+from mercury.service import paths
+from mercury.service.definition import Service
+from mercury.statemachine.bounds import KEY_BYTES
+from mercury.wire.mapping import from_xml, to_xml
+
+if TYPE_CHECKING:
+    from mercury.facade import Mercury
+
+#: The namespace of the header block that a relay adds.
+NAMESPACE = "urn:mercury:relay"
+#: The most relays on a message's way.
+MOST_HOPS = 16
+
+
+@dataclass(frozen=True)
+class Relayed:
+    """The header block of a message that has passed relays."""
+
+    #: The relays on its way, the first one first: the id of the store and the service of each.
+    hop: list[str] = field(default_factory=list)
+    #: The key under which relays send it: messages of one key stay in order.
+    key: str = ""
+    #: The MessageID that its sender has given it.
+    message_id: str = ""
+
+
+def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] = ()) -> Service:
+    """A service that sends on what it receives; `Mercury.add_service` hosts it.
+
+    Each message is consumed and stored for the next endpoint in one transaction. Messages of one peer, which is the
+    host that the first relay on the way has them from, leave in the order in which they came. Action, body, other
+    header blocks and the end of the time to live are kept; MessageID, WS-Security and the sequence are those of the
+    next part of the way, whose acknowledgements come back on the relay's own connections. A message that asks for a
+    response at an address, that comes again to this relay, or that has passed `MOST_HOPS` relays, becomes a dead
+    letter.
+
+    :param to: the URL of the next endpoint.
+    :param name: the service's name, the last part of its path.
+    :param actions: the actions that are relayed, others are refused; empty = all.
+    :raises ConfigurationError: ``to`` is no URL or this service itself, or the store cannot be a relay's.
+    """
+    identity = getattr(mercury.store, "id", None)
+    if not mercury.store.capabilities.durable or not isinstance(identity, str):
+        raise ConfigurationError("store: a relay needs a store in a database, which keeps what it has accepted")
+    own = f"{identity}/{name}"
+    if mercury.address is not None and _place(to) == _place(f"{mercury.address}{paths.SERVICES}/{name}"):
+        raise ConfigurationError(f"to: {to!r} is this relay itself")
+    mercury.to(to, listen=False)  # so that a wrong address is found now
+    service = Service(name)
+
+    def relay(body: bytes, context: MessageContext) -> None:
+        passed, others = _header(context)
+        if context.reply_to is not None:
+            raise ApplicationFault(f"it asks for a response at {context.reply_to}, and a relay passes on none")
+        if own in passed.hop:
+            raise ApplicationFault(f"loop: it has passed this relay before ({len(passed.hop)} relays on its way)")
+        if len(passed.hop) >= MOST_HOPS:
+            raise ApplicationFault(f"it has passed {len(passed.hop)} relays, the most that are allowed")
+        key = passed.key or context.peer or "default"
+        added = Relayed([*passed.hop, own], key, passed.message_id or context.message_id or "")
+        header = to_xml(added, NAMESPACE)
+        mercury.to(to, key=_short(key), listen=False).send(
+            body,
+            action=context.action,
+            headers=[*others, header],
+            expires_at=context.expires_at,
+            tx=context.transaction,
+        )
+
+    for action in actions or (ANY_ACTION,):
+        service.operation(None if action == ANY_ACTION else f"relay-{len(service.operations)}", action=action)(relay)
+    return service
+
+
+def _header(context: MessageContext) -> tuple[Relayed, list[bytes]]:
+    """What relays have noted on a message, and its other header blocks.
+
+    :raises ApplicationFault: it cannot be read.
+    """
+    found, others = Relayed(), []
+    for block in context.headers:
+        if NAMESPACE.encode() not in block:
+            others.append(block)
+            continue
+        try:
+            found = from_xml(block, Relayed, NAMESPACE, name="Relayed")
+        except PayloadError as error:
+            raise ApplicationFault(f"the header block of relays cannot be read: {error}") from error
+    return found, others
+
+
+def _short(key: str) -> str:
+    """A key that a store takes: a peer may have written it."""
+    fits = len(key.encode()) <= KEY_BYTES // 2 and key.isprintable()
+    return key if fits else hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _place(url: str) -> tuple[str, int | None, str]:
+    parts = split_url(url)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    return (parts.hostname or "").lower(), port, parts.path.rstrip("/")
