@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.addresses import split_url
 from mercury.engine.application import ANY_ACTION, MessageContext
+from mercury.engine.failover_uri import SCHEME, is_failover, name_of, read_failover
 from mercury.errors import ApplicationFault, ConfigurationError, PayloadError
 from mercury.service import paths
 from mercury.service.definition import Service
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The namespace of the header block that a relay adds.
 NAMESPACE = "urn:mercury:relay"
+#: A list of addresses of a pair, as ActiveMQ writes it.
+_ORDERED = "masterslave:"
 #: The most relays on a message's way.
 MOST_HOPS = 16
 
@@ -46,7 +49,7 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
     response at an address, that comes again to this relay, or that has passed `MOST_HOPS` relays, becomes a dead
     letter.
 
-    :param to: the URL of the next endpoint.
+    :param to: the URL of the next endpoint, or a list of addresses (`destination`).
     :param name: the service's name, the last part of its path.
     :param actions: the actions that are relayed, others are refused; empty = all.
     :raises ConfigurationError: ``to`` is no URL or this service itself, or the store cannot be a relay's.
@@ -55,8 +58,10 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
     if not mercury.store.capabilities.durable or not isinstance(identity, str):
         raise ConfigurationError("store: a relay needs a store in a database, which keeps what it has accepted")
     own = f"{identity}/{name}"
-    if mercury.address is not None and _place(to) == _place(f"{mercury.address}{paths.SERVICES}/{name}"):
+    here = f"{mercury.address}{paths.SERVICES}/{name}" if mercury.address is not None else None
+    if here is not None and any(_place(each) == _place(here) for each in addresses(to)):
         raise ConfigurationError(f"to: {to!r} is this relay itself")
+    to = destination(to)
     mercury.to(to, listen=False)  # so that a wrong address is found now
     service = Service(name)
 
@@ -82,6 +87,26 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
     for action in actions or (ANY_ACTION,):
         service.operation(None if action == ANY_ACTION else f"relay-{len(service.operations)}", action=action)(relay)
     return service
+
+
+def destination(to: str) -> str:
+    """What `Mercury.to` takes for ``to``: ``masterslave:(a,b)`` is a list of addresses that are tried in their order,
+    ``failover:(a,b)?randomize=false``."""
+    if not to.startswith(_ORDERED):
+        return to
+    rest = to.removeprefix(_ORDERED)
+    return f"{SCHEME}{rest}{'&' if '?' in rest else '?'}randomize=false"
+
+
+def addresses(to: str) -> tuple[str, ...]:
+    """The addresses of a destination; none are known of one that the settings name.
+
+    :raises ConfigurationError: it is not a list of addresses.
+    """
+    to = destination(to)
+    if not is_failover(to):
+        return (to,)
+    return read_failover(to).urls if name_of(to) is None else ()
 
 
 def _header(context: MessageContext) -> tuple[Relayed, list[bytes]]:

@@ -16,7 +16,10 @@ from mercury.cli.running import run_until_signal
 
 
 def relay(
-    to: Annotated[str, typer.Option(metavar="URL", help="The next endpoint: a service, or another relay.")],
+    to: Annotated[
+        str,
+        typer.Option(metavar="URL", help="The next endpoint: a service or a relay, failover:(...), masterslave:(...)."),
+    ],
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to listen; port 0 = any free port.")],
     store: Annotated[
         str | None, typer.Option("--store", metavar="URL", help="The relay's store; default: the one of the settings.")
@@ -36,7 +39,7 @@ def relay(
     messages are relayed.
     """
     from mercury.facade import Mercury
-    from mercury.relaying import relay_service
+    from mercury.relaying import addresses, relay_service
     from mercury.service.serving import bind, server_for
     from mercury.settings import load
 
@@ -45,7 +48,9 @@ def relay(
     host, _, port = listen.rpartition(":")
     if not host or not port.isdecimal():
         fail(UNUSABLE, f"--listen: {listen!r} is not of the form HOST:PORT")
-    name = service or to.rstrip("/").rpartition("/")[2]
+    name = service or next((each.rstrip("/").rpartition("/")[2] for each in addresses(to)), "")
+    if not name:
+        fail(UNUSABLE, f"--service: a name is needed, because {to!r} has none")
     listening = bind(host.strip("[]"), int(port), tls=settings.tls.server_cert is not None)
     mercury = Mercury(store, address=settings.address or listening.url, settings=settings)
     app = mercury.app(relay_service(mercury, to, name, action or ()))

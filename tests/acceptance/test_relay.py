@@ -58,6 +58,8 @@ def test_relay_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
             return list(connection.scalars(text("select id from taken order by at")))
 
     outer, inner = free_port(), free_port()
+    #: Nobody listens at the first address of the pair.
+    pair = f"masterslave:(http://127.0.0.1:{free_port()}/services/shop,http://127.0.0.1:{inner}/services/shop)"
     url = f"http://127.0.0.1:{outer}/services/shop"
     try:
         at_server = f"{server.listen(shop)}/services/shop"
@@ -65,7 +67,7 @@ def test_relay_that_is_killed_again_and_again_loses_and_repeats_nothing(tmp_path
             sender = client.to(url)
             sent = 0
             for kill in (*KILLS, ORDERS):
-                with relay(tmp_path, "outer", outer, f"http://127.0.0.1:{inner}/services/shop"):
+                with relay(tmp_path, "outer", outer, pair):
                     while sent < kill:
                         sent += 1
                         sender.send(Order(sent), operation="put")

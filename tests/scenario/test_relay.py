@@ -10,7 +10,7 @@ import pytest
 from mercury import ConfigurationError, Mercury, MessageContext, Service, Settings, SourcePolicy
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.settings import EngineSettings
-from mercury.relaying import MOST_HOPS, NAMESPACE, Relayed, relay_service
+from mercury.relaying import MOST_HOPS, NAMESPACE, Relayed, addresses, destination, relay_service
 from mercury.storage.opening import open_store
 from mercury.testing import Pair
 from mercury.testing.pair import Node
@@ -155,6 +155,15 @@ def test_a_header_block_that_a_peer_has_made_up_harms_only_its_own_message(tmp_p
     closed(network)
 
 
+def test_a_pair_is_a_list_of_addresses_that_are_tried_in_their_order() -> None:
+    assert destination("masterslave:(http://a/s,http://b/s)") == "failover:(http://a/s,http://b/s)?randomize=false"
+    assert destination("masterslave:(http://a/s)?timeout=5") == "failover:(http://a/s)?timeout=5&randomize=false"
+    assert addresses("masterslave:(http://a/s,http://b/s)") == ("http://a/s", "http://b/s")
+    assert addresses("failover:named") == ()
+    with pytest.raises(ConfigurationError, match="not a list of addresses"):
+        addresses("masterslave:http://a/s,http://b/s")
+
+
 def test_a_relay_to_itself_and_one_in_memory_are_refused(tmp_path: Path) -> None:
     settings = replace(Settings(), address="http://relay.example:8080")
     mercury = Mercury(f"sqlite:///{tmp_path}/relay.db", settings=settings)
@@ -162,6 +171,10 @@ def test_a_relay_to_itself_and_one_in_memory_are_refused(tmp_path: Path) -> None
         relay_service(mercury, "http://RELAY.example:8080/services/shop/", "shop")
     with pytest.raises(ConfigurationError, match="not a URL"):
         relay_service(mercury, "relay.example", "shop")
+    with pytest.raises(ConfigurationError, match="is this relay itself"):
+        relay_service(
+            mercury, "masterslave:(http://b.example/services/shop,http://relay.example:8080/services/shop)", "shop"
+        )
     mercury.stop()
     in_memory = Mercury("memory:", settings=settings)
     with pytest.raises(ConfigurationError, match="a relay needs a store in a database"):
