@@ -1,0 +1,306 @@
+"""Runs a deployment: its databases, links and programs; sets faults on them and undoes them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from mercury.errors import ConfigurationError, StorageError
+from mercury.postgres.embedded import EmbeddedPostgres
+from mercury.trial.faults import Action, Fault, Rank
+from mercury.trial.filling import Names, filled
+from mercury.trial.link import Address, Connection, Link
+from mercury.trial.member import Member, State
+from mercury.trial.scenario import LinkTo, Scenario
+from mercury.trial.starting import Commands, Forks
+from mercury.trial.steps import Way
+from mercury.trial.tables import TrialTables
+
+#: Seconds between two probes of all members, and in which the whole deployment starts.
+PROBE_INTERVAL, START_TIMEOUT = 0.1, 90.0
+
+#: Undoes a fault, and returns when it is undone.
+Undo = Callable[[], Awaitable[None]]
+
+
+class Deployment:
+    """The programs of a scenario, started in a folder of their own."""
+
+    def __init__(self, scenario: Scenario, folder: Path) -> None:
+        self.scenario = scenario
+        self.folder = folder
+        self.members: list[Member] = []
+        self.links: dict[str, Link] = {}
+        self.tables = TrialTables({})
+        self._postgres: EmbeddedPostgres | None = None
+        self._forks = Forks(_own_environment(), folder / "fork-server.log")
+        self._turn = 0
+        self._watching: asyncio.Task[None] | None = None
+
+    # --- life ------------------------------------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Deployment]:
+        """Start everything, and end it after the block, also after an interrupt.
+
+        :raises ConfigurationError: a program cannot be started.
+        :raises StorageError: a database cannot.
+        """
+        try:
+            await self._start()
+            yield self
+        finally:
+            await asyncio.shield(self._end())
+
+    async def _start(self) -> None:
+        urls = await asyncio.to_thread(self._make_databases)
+        names = Names(folder=str(self.folder), databases=urls)
+        for link in self.scenario.links:
+            await self._start_link(link, names)
+        self.tables = TrialTables(urls)
+        if self.scenario.sent.describes:
+            await asyncio.to_thread(self.tables.make)
+        for program in self.scenario.programs:
+            names.port = _free_port()
+            environment = {**_own_environment(), **filled(program.environment, names)}
+            log = self.folder / f"{program.name}.log"
+            command, stop = (tuple(filled(each, names) for each in line) for line in (program.command, program.stop))
+            starter = self._forks if program.forks else Commands()
+            self.members.append(Member(program, command, environment, stop, names.port, log, starter))
+        for line in self.scenario.prepare:
+            await _run([filled(each, names) for each in line], _own_environment())
+        self._names = names
+        for member in self.members:
+            await member.start()
+        self._watching = asyncio.create_task(self._watch())
+        await self.whole(START_TIMEOUT)
+
+    def _make_databases(self) -> dict[str, str]:
+        if self.scenario.embedded:
+            self._postgres = EmbeddedPostgres(self.folder / "postgres").start()
+        urls = {}
+        for name, url in self.scenario.databases.items():
+            if url == "embedded":
+                assert self._postgres is not None
+                url = self._postgres.create_database(f"trial_{name}")
+            urls[name] = filled(url, Names(folder=str(self.folder), databases={}))
+        return urls
+
+    async def _start_link(self, to: LinkTo, names: Names) -> None:
+        if to.side is not None:
+            link = Link(to.name, lambda side=to.side: self._route(side))  # type: ignore[misc]
+            host, port = await link.start()  # type: ignore[misc]
+            names.links[to.name] = f"http://{host}:{port}"
+        else:
+            assert self._postgres is not None, "a link without a side leads to the embedded PostgreSQL"
+            url = names.databases[to.name.removesuffix("-db")]
+            path, query = url.split("?host=")
+            port = path.split("@:")[1].split("/")[0]
+            there = f"{query}/.s.PGSQL.{port}"
+            folder = self.folder / to.name
+            folder.mkdir(mode=0o700)
+            link = Link(to.name, lambda there=there: (there, None))  # type: ignore[misc]
+            await link.start(str(folder / f".s.PGSQL.{port}"))
+            names.links[to.name] = f"{path}?host={folder}"
+        self.links[to.name] = link
+
+    async def _end(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        for member in self.members:
+            member.signal(signal.SIGCONT)
+            await member.kill()
+        await self._forks.stop()
+        for link in self.links.values():
+            await link.stop()
+        self.tables.close()
+        if self._postgres is not None:
+            await asyncio.to_thread(self._postgres.kill)
+
+    # --- who serves ------------------------------------------------------------------------------------------------
+
+    def of(self, side: str) -> list[Member]:
+        return [member for member in self.members if member.side == side]
+
+    def _route(self, side: str) -> tuple[Address, str] | None:
+        serving = [member for member in self.of(side) if member.state is State.SERVES]
+        if not serving:
+            return None
+        self._turn += 1
+        member = serving[self._turn % len(serving)]
+        return ("127.0.0.1", member.port), member.name
+
+    async def _watch(self) -> None:
+        """Probe the members again and again. Connections to one that no longer serves are reset, as a load balancer
+        does."""
+
+        async def probe(member: Member) -> None:
+            while True:
+                before = member.state
+                if await member.probe() is not State.SERVES and before is State.SERVES:
+                    for link in self.links.values():
+                        link.reset(member.name)
+                await asyncio.sleep(PROBE_INTERVAL)
+
+        await asyncio.gather(*(probe(member) for member in self.members))
+
+    def is_whole(self) -> bool:
+        """On each side a member serves, and every other one serves or waits."""
+        sides = [self.of(side) for side in self.scenario.sides]
+        return all(any(each.state is State.SERVES for each in side) for side in sides) and all(
+            member.state is not State.DOWN for member in self.members
+        )
+
+    async def whole(self, seconds: float) -> None:
+        """Wait until it is whole. A program that has ended by itself is an error.
+
+        :raises StorageError: it is not whole within the time.
+        """
+        until = time.monotonic() + seconds
+        while not self.is_whole():
+            if time.monotonic() > until:
+                raise StorageError(self.trouble() or f"not whole after {seconds:.0f} s")
+            await asyncio.sleep(0.02)
+
+    def trouble(self) -> str:
+        """What is wrong with the members, in words; empty = nothing."""
+        found = [member.trouble() or f"{member.name} is {member.state.value}" for member in self.members]
+        return "; ".join(found) if not self.is_whole() else ""
+
+    def chosen(self, action: Action, connection: Connection | None) -> Member:
+        """The member that a fault is set on."""
+        members = self.of(action.target)
+        known = self._at(connection, action.target)
+        serving = [member for member in members if member.state is State.SERVES]
+        active = known or (serving or members)[0]
+        if action.rank is not Rank.STANDBY:
+            return active
+        return next(member for member in members if member is not active)
+
+    def _at(self, connection: Connection | None, side: str) -> Member | None:
+        """The member of a side that a connection comes from or leads to, if that can be known."""
+        if connection is None:
+            return None
+        pid = None
+        if connection.near.family is socket.AF_UNIX:
+            with contextlib.suppress(OSError):
+                given = connection.near.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+                pid = struct.unpack("3i", given)[0]
+        return next(
+            (each for each in self.of(side) if each.name == connection.member or (pid is not None and each.pid == pid)),
+            None,
+        )
+
+    # --- faults ----------------------------------------------------------------------------------------------------
+
+    async def set(self, action: Action, connection: Connection | None, log: Callable[[str], None]) -> Undo:
+        """Set a fault; returns what undoes it.
+
+        :param log: is told what happens.
+        """
+        match action.fault:
+            case Fault.KILL:
+                member = self.chosen(action, connection)
+                log(f"SIGKILL to {member.name}")
+                await member.kill()
+                return lambda: self._restart(member, log)
+            case Fault.STOP:
+                member = self.chosen(action, connection)
+                log(f"SIGTERM to {member.name}")
+                stopping = asyncio.create_task(member.stop())
+
+                async def restart() -> None:
+                    if not await stopping:
+                        log(f"{member.name} did not stop, and was killed")
+                    await self._restart(member, log)
+
+                return restart
+            case Fault.PAUSE:
+                member = self.chosen(action, connection)
+                log(f"SIGSTOP to {member.name}")
+                member.signal(signal.SIGSTOP)
+
+                async def wake() -> None:
+                    await asyncio.sleep(self.scenario.lease * 1.3 + 0.2)
+                    member.signal(signal.SIGCONT)
+                    log(f"SIGCONT to {member.name}")
+
+                return wake
+            case Fault.CUT | Fault.CUT_REQUESTS | Fault.CUT_REPLIES:
+                way = {Fault.CUT_REQUESTS: Way.REQUEST, Fault.CUT_REPLIES: Way.REPLY}.get(action.fault)
+                log(f"link {action.target} is cut")
+                cutting = asyncio.create_task(self.links[action.target].cut(self.scenario.cut, way))
+                await asyncio.sleep(0)
+
+                async def heal() -> None:
+                    await cutting
+                    log(f"link {action.target} is whole")
+
+                return heal
+            case Fault.DATABASE_STOP | Fault.DATABASE_KILL:
+                return await self._set_on_database(action.fault, log)
+            case Fault.COMMAND:
+                command = self.scenario.commands[action.target]
+                log(f"command {command.name}")
+                await _run([filled(each, self._names) for each in command.set], _own_environment())
+                return lambda: _run([filled(each, self._names) for each in command.undo], _own_environment())
+
+    async def _set_on_database(self, fault: Fault, log: Callable[[str], None]) -> Undo:
+        postgres = self._postgres
+        if postgres is None:
+            raise ConfigurationError(f"{fault.value}: the scenario has no embedded database")
+        log("the database stops" if fault is Fault.DATABASE_STOP else "SIGKILL to the database")
+        await asyncio.to_thread(postgres.stop if fault is Fault.DATABASE_STOP else postgres.kill)
+
+        async def start() -> None:
+            await asyncio.to_thread(postgres.start)
+            log("the database runs again")
+
+        return start
+
+    async def _restart(self, member: Member, log: Callable[[str], None]) -> None:
+        await member.start()
+        log(f"{member.name} is started again")
+
+
+async def _run(command: list[str], environment: dict[str, str]) -> None:
+    """
+    :raises ConfigurationError: the command cannot be run, or fails.
+    """
+    if not command:
+        return
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, env=environment, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise ConfigurationError(f"{command[0]}: {error.strerror}") from error
+    if await process.wait():
+        raise ConfigurationError(f"{' '.join(command)}: exit code {process.returncode}")
+
+
+def _own_environment() -> dict[str, str]:
+    """This process's environment without Mercury's settings, with the folders that it imports from."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("MERCURY_")}
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
+    return {**kept, "PYTHONPATH": path, "MERCURY_STORE": "memory:", "PATH": _path()}
+
+
+def _path() -> str:
+    return os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

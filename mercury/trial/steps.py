@@ -1,0 +1,74 @@
+"""The steps of a message's way, and how a link recognises each: by patterns in the bytes of one connection."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Moment(enum.Enum):
+    """When a fault is set, relative to a step."""
+
+    BEFORE = "before"
+    #: Half of the bytes have passed; a large message takes `Scenario.during` seconds.
+    DURING = "during"
+    #: It has passed, and its reply has not.
+    AFTER = "after"
+
+
+class Way(enum.Enum):
+    """A direction on a link, seen from the side that connects."""
+
+    REQUEST = "request"
+    REPLY = "reply"
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Bytes in one direction. ``{branch}`` and ``{number}`` stand for the branch's key and the number of its message."""
+
+    text: str
+    way: Way = Way.REQUEST
+
+    def bytes_for(self, branch: str, number: int) -> bytes:
+        return self.text.replace("{branch}", branch).replace("{number}", str(number)).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One edge of the tree: what is held when its patterns have been seen on one connection, one after the other."""
+
+    name: str
+    link: str
+    #: Empty = the next new connection.
+    patterns: tuple[Pattern, ...] = ()
+    #: The message of the branch that the patterns name.
+    number: int = 2
+    #: Only branches whose messages are answered have it.
+    answered: bool = False
+    #: Its bytes contain the message, so that a large one takes time.
+    carries_body: bool = False
+
+    @property
+    def moments(self) -> tuple[Moment, ...]:
+        return tuple(Moment) if self.patterns else (Moment.BEFORE, Moment.AFTER)
+
+
+MARKER = Pattern("{branch}#{number};")
+ACKNOWLEDGED = Pattern("AcknowledgementRange", Way.REPLY)
+COMMIT = Pattern("COMMIT")
+
+#: The steps of Mercury's built-in programs, in the order in which a message passes them.
+MERCURY_STEPS = (
+    Step("send", "client-db", (Pattern("/* send {branch} {number}; */"),)),
+    Step("commit", "client-db", (Pattern("/* send {branch} {number}; */"), COMMIT)),
+    Step("connect", "there"),
+    Step("create-sequence", "there", (Pattern("CreateSequence>"),)),
+    Step("receive", "there", (MARKER,), carries_body=True),
+    Step("store", "server-db", (MARKER, COMMIT)),
+    Step("acknowledge", "there", (MARKER, ACKNOWLEDGED)),
+    Step("handle", "server-db", (Pattern("/* handle {branch} {number}; */"),)),
+    Step("consume", "server-db", (Pattern("/* handle {branch} {number}; */"), COMMIT)),
+    Step("answer", "back", (MARKER,), answered=True),
+    Step("settle", "client-db", (Pattern("/* settle {branch} {number}; */"), COMMIT), answered=True),
+)

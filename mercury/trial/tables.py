@@ -1,0 +1,118 @@
+"""The tables of a trial: where it inserts what is to be sent, and reads what has arrived."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import ColumnClause, Engine, MetaData, TableClause, column, create_engine, insert, select, table
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
+
+from mercury.errors import StorageError, TransientStorageError
+from mercury.storage.opening import open_sql_store
+from mercury.trial.judging import Arrived
+from mercury.trial.programs.messages import Kind, checksum, content
+from mercury.trial.programs.tables import CLIENT, SERVER
+from mercury.trial.scenario import Compared, Content
+
+#: The key of the steady stream's messages.
+STREAM = "stream"
+
+
+class TrialTables:
+    """Connections of the trial's own, beside the links.
+
+    :param urls: the URLs of the databases by name.
+    """
+
+    def __init__(self, urls: dict[str, str]) -> None:
+        self._engines = {name: create_engine(url, pool_pre_ping=True) for name, url in urls.items()}
+
+    def close(self) -> None:
+        for engine in self._engines.values():
+            engine.dispose()
+
+    def make(self) -> None:
+        """Make the tables of the built-in programs, and Mercury's.
+
+        :raises StorageError: a database does not answer.
+        """
+        for name, tables in (("client", CLIENT), ("server", SERVER)):
+            self._make(self._engines[name], tables)
+
+    def _make(self, engine: Engine, tables: MetaData) -> None:
+        tables.create_all(engine)
+        open_sql_store(engine.url.render_as_string(hide_password=False)).close()
+
+    def insert(self, into: Compared, branch: str, numbers: Sequence[int], what: Content, expiring: set[int]) -> None:
+        """Insert messages to send, in one transaction.
+
+        :param expiring: the numbers of those with the content's time to live.
+        :raises TransientStorageError: the database is away: the rows may be there or not.
+        """
+        rows = [self._row(into, branch, number, what, number in expiring) for number in numbers]
+        names = list(rows[0])
+        try:
+            with self._engines[into.database].begin() as connection:
+                connection.execute(insert(_table(into, names)), rows)
+        except DBAPIError as error:
+            raise TransientStorageError(f"{into.table}: {error.orig}") from error
+
+    def _row(self, into: Compared, branch: str, number: int, what: Content, expires: bool) -> dict[str, Any]:
+        data = content(branch, number, Kind(what.kind), what.size)
+        row: dict[str, Any] = {into.branch: branch, into.number: number}
+        if into.checksum is not None:
+            row[into.checksum] = checksum(data)
+        if into.body is not None:
+            row[into.body] = data.decode()
+        if into.describes:
+            row |= {"kind": what.kind, "size": what.size, "way": "in-out" if what.answered else "in-only"}
+            row["expires_in"] = what.expires_in if expires else None
+        return row
+
+    def arrived(self, of: Compared, branch: str, since: int = 0) -> list[Arrived]:
+        """What has arrived of a branch, in the order of arrival.
+
+        :param since: a message number: lower ones are left out.
+        :raises TransientStorageError: the database is away.
+        :raises StorageError: the table has not the columns that the scenario names.
+        """
+        names = [name for name in (of.number, of.checksum, of.at) if name is not None]
+        columns = {name: column(name) for name in {*names, of.branch, *([of.arrival] if of.arrival else [])}}
+        number: ColumnClause[Any] = columns[of.number]
+        chosen = [columns[name] for name in names]
+        query = select(*chosen).select_from(_table(of, list(columns)))
+        query = query.where(columns[of.branch] == branch, number >= since)
+        query = query.order_by(columns[of.arrival] if of.arrival else number)
+        try:
+            with self._engines[of.database].connect() as connection:
+                rows = [dict(zip(names, row, strict=True)) for row in connection.execute(query)]
+        except DBAPIError as error:
+            if "no such table" in str(error) or "does not exist" in str(error) or "no such column" in str(error):
+                raise StorageError(f"{of.table}: {error.orig}") from error
+            raise TransientStorageError(f"{of.table}: {error.orig}") from error
+        except SQLAlchemyError as error:
+            raise StorageError(f"{of.table}: {error}") from error
+        return [
+            Arrived(
+                int(row[of.number]),
+                str(row[of.checksum]) if of.checksum is not None else "",
+                _seconds(row[of.at]) if of.at is not None else None,
+            )
+            for row in rows
+        ]
+
+
+def _table(of: Compared, names: Sequence[str]) -> TableClause:
+    return table(of.table, *(column(name) for name in names))
+
+
+def _seconds(value: object) -> float | None:
+    match value:
+        case datetime():
+            return value.timestamp()
+        case int() | float():
+            return float(value)
+        case _:
+            return None
