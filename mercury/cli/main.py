@@ -28,6 +28,7 @@ from mercury.cli import (
     simulate,
     status,
     tables,
+    trial,
     wsdl,
     xa,
 )
@@ -57,6 +58,7 @@ app.add_typer(check.app, name="check")
 app.command()(simulate.simulate)
 app.command()(demo.demo)
 app.command()(reconcile.reconcile)
+app.command()(trial.trial)
 app.command()(tables.tables)
 app.command()(completion.completion)
 app.add_typer(config.app, name="config")

@@ -34,12 +34,15 @@ class BranchRun:
         self._began = time.time()
         self._fault_at: float | None = None
         self._failed: BaseException | None = None
+        #: How long things were away that nobody replaces: a link or the database. Nobody can fail over meanwhile.
+        self._away = 0.0
 
     async def run(self) -> BranchResult:
         """Run it. Errors become the verdict `Verdict.FAILED`; at the end the deployment may not be whole yet."""
         first = max(1, self._stream.last - 20)
         finding = answers = Finding()
         verdict, detail = Verdict.FAILED, ""
+        self._deployment.split = 0.0
         try:
             if await self._break():
                 await self._undone()
@@ -51,10 +54,15 @@ class BranchRun:
             detail = " ".join(str(error).split())
         finally:
             self._deployment.links[self._branch.step.link].disarm()
+        if verdict is Verdict.RIGHT and self._scenario.single and self._deployment.split > self._scenario.lease:
+            verdict, detail = Verdict.SPLIT, f"two members served at the same time for {self._deployment.split:.1f} s"
         between, stream, arrivals = await self._times(first)
-        limit = self._scenario.limit
-        if verdict is Verdict.RIGHT and limit is not None and between.longest > limit:
-            verdict, detail = Verdict.SLOW, f"{between.longest:.1f} s, and {limit:.1f} s are permitted"
+        if verdict is Verdict.RIGHT and self._scenario.limit is not None:
+            limit = self._scenario.limit + self._away
+            if between.longest > limit:
+                verdict, detail = Verdict.SLOW, f"{between.longest:.1f} s, and {limit:.1f} s are permitted"
+        if verdict is not Verdict.RIGHT:
+            self._deployment.dump_stacks()
         moments = Moments(
             events=tuple(self._events),
             arrivals=tuple(at - self._began for at in arrivals),
@@ -74,8 +82,13 @@ class BranchRun:
         if content.kind == "text" or content.kind == "attachment":
             slow = slow * 9 // 10  # the head of the message passes too, and what is left must not be waited for
         trigger = Trigger(patterns, branch.moment, self._on_step, self._scenario.during, slow)
-        self._deployment.links[step.link].arm(trigger)
-        await self._insert()
+        link = self._deployment.links[step.link]
+        if not patterns:  # the next connection is anybody's: the messages are there before it
+            await self._insert()
+            link.arm(trigger)
+        else:
+            link.arm(trigger)
+            await self._insert()
         try:
             async with asyncio.timeout(STEP_TIMEOUT):
                 await self._reached.wait()
@@ -98,7 +111,7 @@ class BranchRun:
             self._failed = error
             self._reached.set()
             return
-        undoing = self._undo(undo)
+        undoing = self._undo(action, undo)
         self._reached.set()
         if RULES[action.fault].release is Release.UNDONE:
             await asyncio.shield(undoing)
@@ -109,11 +122,14 @@ class BranchRun:
             await self._undone()
             await self._deployment.whole(START_TIMEOUT)
             await self._insert()
-        self._undo(await self._deployment.set(action, None, self._note))
+        self._undo(action, await self._deployment.set(action, None, self._note))
 
-    def _undo(self, undo: Undo) -> asyncio.Task[None]:
+    def _undo(self, action: Action, undo: Undo) -> asyncio.Task[None]:
         async def undoing() -> None:
+            began = time.time() if len(self._undoing) else self._fault_at or time.time()
             await undo()
+            if RULES[action.fault].subject is not Subject.PROGRAM:
+                self._away += time.time() - began
 
         task = asyncio.create_task(undoing())
         self._undoing.append(task)
@@ -132,9 +148,7 @@ class BranchRun:
         # Those with odd numbers expire: the message at the step does not.
         expiring = {number for number in numbers if what.expires_in is not None and number % 2}
         into = self._scenario.sent
-        await asyncio.to_thread(
-            self._deployment.tables.insert, into, self._branch.key, numbers, what, expiring
-        )
+        await asyncio.to_thread(self._deployment.tables.insert, into, self._branch.key, numbers, what, expiring)
         checks = into.checksum is not None and self._scenario.arrived.checksum is not None
         for number in numbers:
             data = content(self._branch.key, number, Kind(what.kind), what.size) if checks else b""

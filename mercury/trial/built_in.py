@@ -36,7 +36,7 @@ CONTENTS = (
 )
 #: Seconds between two polls of a store by another process's work, and the longest time for one HTTP exchange.
 _SETTINGS = {
-    "MERCURY_RUNTIME_POLL": "0.2",
+    "MERCURY_RUNTIME_POLL": "0.5",
     "MERCURY_HTTP_TIMEOUT": "3",
     "MERCURY_HTTP_SHUTDOWN_DEADLINE": "2",
     "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.2",
@@ -71,6 +71,7 @@ def scenario(kind: Deployment, lease: float = 1.0) -> Scenario:
         steps=MERCURY_STEPS,
         faults=tuple(fault for fault in Fault if fault is not Fault.COMMAND),
         contents=CONTENTS,
+        single=kind is Deployment.PAIR,
         lease=lease,
         limit=None if kind is Deployment.PLAIN else lease + 2,
     )

@@ -11,6 +11,7 @@ import struct
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from mercury.errors import ConfigurationError, StorageError
@@ -25,7 +26,7 @@ from mercury.trial.steps import Way
 from mercury.trial.tables import TrialTables
 
 #: Seconds between two probes of all members, and in which the whole deployment starts.
-PROBE_INTERVAL, START_TIMEOUT = 0.1, 90.0
+PROBE_INTERVAL, START_TIMEOUT = 0.2, 90.0
 
 #: Undoes a fault, and returns when it is undone.
 Undo = Callable[[], Awaitable[None]]
@@ -43,6 +44,9 @@ class Deployment:
         self._postgres: EmbeddedPostgres | None = None
         self._forks = Forks(_own_environment(), folder / "fork-server.log")
         self._turn = 0
+        #: The longest time for which two members of one side have served at once, in seconds.
+        self.split = 0.0
+        self._split_since: dict[str, float] = {}
         self._watching: asyncio.Task[None] | None = None
 
     # --- life ------------------------------------------------------------------------------------------------------
@@ -81,7 +85,7 @@ class Deployment:
         for member in self.members:
             await member.start()
         self._watching = asyncio.create_task(self._watch())
-        await self.whole(START_TIMEOUT)
+        await self.whole(START_TIMEOUT, starting=True)
 
     def _make_databases(self) -> dict[str, str]:
         if self.scenario.embedded:
@@ -96,9 +100,8 @@ class Deployment:
 
     async def _start_link(self, to: LinkTo, names: Names) -> None:
         if to.side is not None:
-            link = Link(to.name, lambda side=to.side: self._route(side))  # type: ignore[misc]
-            host, port = await link.start()  # type: ignore[misc]
-            names.links[to.name] = f"http://{host}:{port}"
+            link = Link(to.name, partial(self._route, to.side))
+            names.links[to.name] = f"http://{await link.start()}"
         else:
             assert self._postgres is not None, "a link without a side leads to the embedded PostgreSQL"
             url = names.databases[to.name.removesuffix("-db")]
@@ -107,7 +110,7 @@ class Deployment:
             there = f"{query}/.s.PGSQL.{port}"
             folder = self.folder / to.name
             folder.mkdir(mode=0o700)
-            link = Link(to.name, lambda there=there: (there, None))  # type: ignore[misc]
+            link = Link(to.name, lambda: (there, None))
             await link.start(str(folder / f".s.PGSQL.{port}"))
             names.links[to.name] = f"{path}?host={folder}"
         self.links[to.name] = link
@@ -148,9 +151,17 @@ class Deployment:
                 if await member.probe() is not State.SERVES and before is State.SERVES:
                     for link in self.links.values():
                         link.reset(member.name)
+                self._watch_for_two(member.side)
                 await asyncio.sleep(PROBE_INTERVAL)
 
         await asyncio.gather(*(probe(member) for member in self.members))
+
+    def _watch_for_two(self, side: str) -> None:
+        if sum(member.state is State.SERVES for member in self.of(side)) < 2:
+            self._split_since.pop(side, None)
+        else:
+            since = self._split_since.setdefault(side, time.monotonic())
+            self.split = max(self.split, time.monotonic() - since)
 
     def is_whole(self) -> bool:
         """On each side a member serves, and every other one serves or waits."""
@@ -159,14 +170,16 @@ class Deployment:
             member.state is not State.DOWN for member in self.members
         )
 
-    async def whole(self, seconds: float) -> None:
-        """Wait until it is whole. A program that has ended by itself is an error.
+    async def whole(self, seconds: float, *, starting: bool = False) -> None:
+        """Wait until it is whole.
 
+        :param starting: nothing is broken yet: a program that has ended has failed.
         :raises StorageError: it is not whole within the time.
         """
         until = time.monotonic() + seconds
         while not self.is_whole():
-            if time.monotonic() > until:
+            failed = starting and any(member.trouble() for member in self.members)
+            if failed or time.monotonic() > until:
                 raise StorageError(self.trouble() or f"not whole after {seconds:.0f} s")
             await asyncio.sleep(0.02)
 
@@ -174,6 +187,12 @@ class Deployment:
         """What is wrong with the members, in words; empty = nothing."""
         found = [member.trouble() or f"{member.name} is {member.state.value}" for member in self.members]
         return "; ".join(found) if not self.is_whole() else ""
+
+    def dump_stacks(self) -> None:
+        """Have the built-in programs write what their threads do to their logs: something is wrong."""
+        for member, program in zip(self.members, self.scenario.programs, strict=True):
+            if program.forks:
+                member.signal(signal.SIGUSR1)
 
     def chosen(self, action: Action, connection: Connection | None) -> Member:
         """The member that a fault is set on."""

@@ -9,6 +9,7 @@ import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 class Verdict(enum.Enum):
@@ -28,6 +29,8 @@ class Verdict(enum.Enum):
     UNEXPECTED = "unexpected"
     #: All have arrived, not in the order of sending.
     DISORDERED = "out of order"
+    #: Two members served at the same time for longer than a lease, although one should.
+    SPLIT = "two serve"
     #: All is right, but the stream stood still for longer than the scenario permits.
     SLOW = "slow"
     RIGHT = "right"
@@ -46,7 +49,7 @@ class Verdict(enum.Enum):
 WRONG = frozenset(
     {
         *(Verdict.LOST, Verdict.REPEATED, Verdict.ALTERED, Verdict.UNEXPECTED, Verdict.DISORDERED),
-        Verdict.SLOW,
+        *(Verdict.SPLIT, Verdict.SLOW),
     }
 )
 UNKNOWN = frozenset({Verdict.FAILED, Verdict.NOT_REACHED})
@@ -59,6 +62,7 @@ _SENTENCES = {
     Verdict.ALTERED: "A message has arrived with another content.",
     Verdict.UNEXPECTED: "A message has arrived that was not sent.",
     Verdict.DISORDERED: "All have arrived, not in the order of sending.",
+    Verdict.SPLIT: "Two members served at the same time for longer than a lease.",
     Verdict.SLOW: "All is right, but it took longer than the scenario permits.",
     Verdict.RIGHT: "All have arrived once, unaltered and in order.",
 }
@@ -175,4 +179,4 @@ def gaps(arrivals: Sequence[float], fault_at: float) -> Gaps:
 
 
 def _between(times: Sequence[float]) -> list[float]:
-    return [after - before for before, after in zip(times, times[1:], strict=False)]
+    return [after - before for before, after in pairwise(times)]

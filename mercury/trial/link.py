@@ -78,19 +78,19 @@ class Link:
         self._accepting: asyncio.Task[None] | None = None
         self._listening: socket.socket | None = None
 
-    async def start(self, path: str | None = None) -> Address:
-        """Listen at a free port of this machine, or at a socket's path; returns where."""
+    async def start(self, path: str | None = None) -> str:
+        """Listen at a free port of this machine, or at a socket's path; returns ``host:port``, or the path."""
         family = socket.AF_INET if path is None else socket.AF_UNIX
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.bind(("127.0.0.1", 0) if path is None else path)
         listening.listen(128)
-        listening.setblocking(False)  # noqa: FBT003
+        listening.setblocking(False)
         self._listening = listening
         self._accepting = asyncio.create_task(self._accept(listening))
         if path is not None:
             return path
         host, port = listening.getsockname()
-        return host, port
+        return f"{host}:{port}"
 
     async def stop(self) -> None:
         """Stop listening, and reset every connection."""
@@ -163,7 +163,7 @@ class Link:
             address, connection.member = found
             family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
             far = socket.socket(family, socket.SOCK_STREAM)
-            far.setblocking(False)  # noqa: FBT003
+            far.setblocking(False)
             connection.far = far
             await loop.sock_connect(far, address)
             if connecting is not None and connecting.moment is not Moment.BEFORE:

@@ -73,6 +73,9 @@ class TrialResult:
     streamed: int = 0
     #: The trial was interrupted.
     interrupted: bool = False
+    #: The machine: processors, and processes that wanted one, on average over the last 15 minutes or less.
+    processors: int = 0
+    load: float = 0.0
 
     @property
     def counts(self) -> dict[Verdict, int]:
@@ -103,6 +106,7 @@ class TrialResult:
             "interrupted": self.interrupted,
             "seed": self.seed,
             "seconds": round(self.seconds, 1),
+            "machine": {"processors": self.processors, "load": round(self.load, 1)},
             "verdicts": {verdict.value: count for verdict, count in self.counts.items()},
             "stream": {"messages": self.streamed, "verdict": self.stream.verdict.value, "detail": str(self.stream)},
             "failover": {

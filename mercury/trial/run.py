@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from mercury.errors import MercuryError, StorageError
+from mercury.errors import ConfigurationError, MercuryError, StorageError
 from mercury.trial.branch_run import BranchRun
 from mercury.trial.deployment import START_TIMEOUT, Deployment
 from mercury.trial.judging import UNKNOWN, Finding, Verdict, judge
@@ -38,7 +40,7 @@ class Trial:
         seed: int = 1,
         lanes: int = 1,
         folder: Path | None = None,
-        on_branch: OnBranch = lambda result, planned: None,
+        on_branch: OnBranch | None = None,
     ) -> None:
         self._scenario = scenario
         self._left = list(branches)
@@ -47,9 +49,7 @@ class Trial:
         self._on_branch = on_branch
         self._ends = asyncio.Event()
         self._began = time.monotonic()
-        self.result = TrialResult(
-            scenario.name, [], len(branches), seed, 0.0, scenario.lease, scenario.limit
-        )
+        self.result = TrialResult(scenario.name, [], len(branches), seed, 0.0, scenario.lease, scenario.limit)
 
     def interrupt(self) -> None:
         """Begin no further branch, and abandon those that run."""
@@ -63,9 +63,7 @@ class Trial:
         :raises StorageError: the deployment does not start.
         """
         with self._place() as folder:
-            lanes = [
-                asyncio.create_task(self._lane(folder / f"{number}")) for number in range(1, self._lanes + 1)
-            ]
+            lanes = [asyncio.create_task(self._lane(folder / f"{number}")) for number in range(1, self._lanes + 1)]
             ends = asyncio.create_task(self._ends.wait())
             try:
                 await _all_or_first(lanes, ends)
@@ -77,6 +75,7 @@ class Trial:
                 if not lane.cancelled() and (error := lane.exception()) is not None:
                     raise error
         self.result.branches.sort(key=lambda each: each.branch.index)
+        self.result.processors, self.result.load = os.cpu_count() or 0, os.getloadavg()[2]
         self.result.seconds = time.monotonic() - self._began
         return self.result
 
@@ -84,9 +83,12 @@ class Trial:
     def _place(self) -> Iterator[Path]:
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
+            if any(self._folder.iterdir()):
+                raise ConfigurationError(f"{self._folder}: it is not empty")
             yield self._folder
             return
         folder = Path(tempfile.mkdtemp(prefix="mercury-trial-"))
+        folder.chmod(0o711)  # the user of PostgreSQL, if this one is root, passes through it
         try:
             yield folder
         finally:
@@ -99,7 +101,7 @@ class Trial:
             generation += 1
             place = folder.with_name(f"{folder.name}-{generation}")
             place.mkdir(parents=True)
-            place.chmod(0o755)
+            place.chmod(0o711)
             deployment = Deployment(self._scenario, place)
             async with deployment.running():
                 await self._on(deployment)
@@ -121,7 +123,8 @@ class Trial:
                     broken = True
                 done.append((run, result))
                 self.result.branches.append(result)
-                self._on_branch(result, self.result.planned)
+                if self._on_branch is not None:
+                    self._on_branch(result, self.result.planned)
         finally:
             await stream.stop()
         await self._judge_again(done, stream)
@@ -165,10 +168,10 @@ class Trial:
 
 async def _all_or_first(lanes: list[asyncio.Task[None]], ends: asyncio.Task[bool]) -> None:
     """Wait until all lanes have ended, one has failed, or the trial is interrupted."""
-    left: set[asyncio.Task[None]] = set(lanes)
+    left: set[asyncio.Task[Any]] = set(lanes)
     while left:
         done, _ = await asyncio.wait({*left, ends}, return_when=asyncio.FIRST_COMPLETED)
-        left -= done  # type: ignore[arg-type]
+        left -= done
         if ends in done or any(each.exception() is not None for each in done):
             return
 

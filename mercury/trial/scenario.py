@@ -107,6 +107,8 @@ class Scenario:
     contents: tuple[Content, ...] = (Content(),)
     #: The messages of a branch.
     count: int = 4
+    #: One member of each side serves at a time.
+    single: bool = False
     #: How long a member that is gone is waited for, so how long a pause must be.
     lease: float = 1.0
     #: The longest time to fail over; ``None`` = any.
@@ -117,7 +119,7 @@ class Scenario:
     #: How long the messages of a branch are waited for.
     patience: float = 30.0
     #: Between two messages of the steady stream; 0 = there is none.
-    stream: float = 0.1
+    stream: float = 0.2
 
     @property
     def sides(self) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ class Way(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """Bytes in one direction. ``{branch}`` and ``{number}`` stand for the branch's key and the number of its message."""
+    """Bytes in one direction. ``{branch}`` and ``{number}`` stand for a branch's key and the number of its message."""
 
     text: str
     way: Way = Way.REQUEST

@@ -34,12 +34,12 @@ class TrialTables:
             engine.dispose()
 
     def make(self) -> None:
-        """Make the tables of the built-in programs, and Mercury's.
+        """Make the tables of the built-in programs, the client's in the database ``client``, and Mercury's.
 
         :raises StorageError: a database does not answer.
         """
-        for name, tables in (("client", CLIENT), ("server", SERVER)):
-            self._make(self._engines[name], tables)
+        for name, engine in self._engines.items():
+            self._make(engine, CLIENT if name == "client" else SERVER)
 
     def _make(self, engine: Engine, tables: MetaData) -> None:
         tables.create_all(engine)
@@ -79,8 +79,10 @@ class TrialTables:
         :raises StorageError: the table has not the columns that the scenario names.
         """
         names = [name for name in (of.number, of.checksum, of.at) if name is not None]
-        columns = {name: column(name) for name in {*names, of.branch, *([of.arrival] if of.arrival else [])}}
-        number: ColumnClause[Any] = columns[of.number]
+        columns: dict[str, ColumnClause[Any]] = {
+            name: column(name) for name in {*names, of.branch, *([of.arrival] if of.arrival else [])}
+        }
+        number = columns[of.number]
         chosen = [columns[name] for name in names]
         query = select(*chosen).select_from(_table(of, list(columns)))
         query = query.where(columns[of.branch] == branch, number >= since)

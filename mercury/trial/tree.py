@@ -67,7 +67,9 @@ def _actions(scenario: Scenario, step: Step, moment: Moment) -> Iterator[tuple[A
 def _content(scenario: Scenario, index: int, step: Step, moment: Moment) -> Content:
     """The contents take turns; a fault during the transmission of a body has a large one."""
     kinds = [each for each in scenario.contents if each.answered == step.answered or not step.answered]
-    kinds = [each for each in kinds if each.answered] if step.answered else [each for each in kinds if not each.answered]
+    kinds = (
+        [each for each in kinds if each.answered] if step.answered else [each for each in kinds if not each.answered]
+    )
     large = [each for each in kinds if each.large]
     if step.carries_body and moment is Moment.DURING and large:
         return large[index % len(large)]

@@ -61,6 +61,9 @@ ALLOWED = MappingProxyType(
         "mercury.reconcile": ("mercury.errors", "mercury.storage"),
         # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.
         "mercury.postgres": ("mercury.errors",),
+        # The fail-over testing tool: it knows programs, bytes and tables. Its own client and server are applications.
+        "mercury.trial": ("mercury.errors", "mercury.storage", "mercury.postgres"),
+        "mercury.trial.programs": ("mercury",),
         "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine", "mercury.console.settings"),
         # One description for both sides: it knows the client's side and the server's.
         "mercury.contract": (
@@ -110,6 +113,8 @@ ALLOWED = MappingProxyType(
 
 #: Where databases are spoken to.
 DATABASES = ("mercury/storage/*", "mercury/postgres/*", "mercury/reconcile/*")
+#: The trial's tables, and the applications that it runs.
+TRIAL_DATABASES = ("mercury/trial/tables.py", "mercury/trial/programs/*")
 
 #: The rooms of `mercury.engine`, each with the rooms that it may import. All may import the files beside the rooms;
 #: those import no room.
@@ -131,7 +136,7 @@ ONLY_IN = MappingProxyType(
         # The extra `security`: loaded when a setting names a certificate.
         "signxml": (("mercury/security/signature.py",), ()),
         "cryptography": (("mercury/security/*",), ()),
-        "sqlalchemy": ((*DATABASES, "mercury/testing/postgres.py"), ()),
+        "sqlalchemy": ((*DATABASES, *TRIAL_DATABASES, "mercury/testing/postgres.py"), ()),
         "psycopg": (DATABASES, ()),
         # Mercury runs, and `mercury.testing` is imported, where no pytest is installed.
         "pytest": (("mercury/testing/contract/*",), ()),
@@ -139,8 +144,8 @@ ONLY_IN = MappingProxyType(
         "prometheus_client": (("mercury/telemetry/prometheus.py",), ()),
         "opentelemetry": (("mercury/telemetry/tracing.py",), ("mercury/telemetry/otel.py",)),
         "pyspark": ((), ("mercury/reconcile/*",)),
-        "jinja2": (("mercury/reconcile/report.py", "mercury/console/rendering.py"), ()),
-        "fastapi": (("mercury/service/*", "mercury/console/*"), ("mercury/hosting.py",)),
+        "jinja2": (("mercury/reconcile/report.py", "mercury/console/rendering.py", "mercury/trial/report.py"), ()),
+        "fastapi": (("mercury/service/*", "mercury/console/*", "mercury/trial/programs/*"), ("mercury/hosting.py",)),
         "starlette": (("mercury/service/*", "mercury/console/*"), ("mercury/cli/serve.py",)),
         "uvicorn": (("mercury/service/*",), ()),
         # The network: where no transaction is open.
@@ -159,6 +164,7 @@ ONLY_IN = MappingProxyType(
                 "mercury/service/*",
                 "mercury/cli/*",
                 "mercury/postgres/*",
+                "mercury/trial/*",
                 "mercury/engine/runtime/exchange_loop.py",
                 "mercury/engine/runtime/http_connection.py",
                 "mercury/engine/runtime/kept_connections.py",

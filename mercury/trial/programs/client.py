@@ -1,4 +1,4 @@
-"""The client: takes the rows of its table, in order, and sends each as a message in the same transaction.
+"""The client: takes the rows of its table, in order, and sends each as a message, in one transaction.
 
 ``mercury serve mercury.trial.programs.client:app`` runs it, so that it has the probes and the roles of a server.
 """
@@ -25,18 +25,17 @@ log = logging.getLogger("trial.client")
 #: The callback for answers, stored with each request.
 SETTLE = "settle"
 #: Seconds between two polls of the table, and before a retry.
-POLL, RETRY = 0.03, 0.1
+POLL, RETRY = 0.05, 0.1
 
 
 def hand_over_next(mercury: Mercury) -> bool:
-    """One transaction takes a row and stores its message; returns whether there was one."""
+    """One transaction takes rows and stores their messages; returns whether there were any."""
     with mercury.transaction() as tx:
-        row = tables.next_row(tx.connection())
-        if row is None:
-            return False
-        if tables.take(tx.connection(), row):
-            send(mercury, row, tx)
-    return True
+        rows = tables.next_rows(tx.connection())
+        for row in rows:
+            if tables.take(tx.connection(), row):
+                send(mercury, row, tx)
+    return bool(rows)
 
 
 def send(mercury: Mercury, row: tables.Row, tx: Transaction) -> None:
@@ -63,9 +62,7 @@ def poll(mercury: Mercury, ended: threading.Event) -> None:
     """Hand over rows until the event is set. A standby, and a process whose database is away, tries again."""
     while not ended.is_set():
         try:
-            if mercury.running_runtime is None:
-                ended.wait(POLL)
-            elif not hand_over_next(mercury):
+            if mercury.running_runtime is None or not hand_over_next(mercury):
                 ended.wait(POLL)
         except (MercuryError, DBAPIError) as error:
             log.warning("will retry: %s", error)

@@ -7,6 +7,7 @@ and ``code``), and ends with its input, with all that it has started.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import select
@@ -14,22 +15,15 @@ import signal
 import sys
 from typing import Any
 
+from mercury.cli.main import run
 
-def load() -> None:
-    """Import what the programs need. No thread is started: a fork has only the thread that forks."""
-    import uvicorn.lifespan.on  # noqa: F401
-    import uvicorn.loops.uvloop  # noqa: F401
-    import uvicorn.protocols.http.httptools_impl  # noqa: F401
-
-    import mercury.cli.main  # noqa: F401
-    import mercury.cli.serve  # noqa: F401
-    import mercury.service.host  # noqa: F401
-    import mercury.service.serving  # noqa: F401
-    import mercury.storage.sql.postgres_dialect  # noqa: F401
-    import mercury.storage.sql.store  # noqa: F401
-    import mercury.storage.sql.upgrades  # noqa: F401
-    import mercury.trial.programs.client  # noqa: F401
-    import mercury.trial.programs.server  # noqa: F401
+#: What the programs need. No thread is started by an import: a fork has only the thread that forks.
+LOADED = (
+    *("uvicorn.lifespan.on", "uvicorn.loops.uvloop", "uvicorn.protocols.http.httptools_impl"),
+    *("mercury.cli.serve", "mercury.service.host", "mercury.service.serving", "mercury.storage.sql.postgres_dialect"),
+    *("mercury.storage.sql.store", "mercury.storage.sql.upgrades"),
+    *("mercury.trial.programs.client", "mercury.trial.programs.server"),
+)
 
 
 def become(program: dict[str, Any]) -> None:
@@ -43,16 +37,15 @@ def become(program: dict[str, Any]) -> None:
     os.environ.clear()
     os.environ.update(program["environment"])
     sys.argv = ["mercury", *program["argv"]]
-    from mercury.cli.main import run
-
     run()
 
 
 def main() -> int:
-    load()
+    for name in LOADED:
+        importlib.import_module(name)
     children: set[int] = set()
     awake, wake = os.pipe()
-    os.set_blocking(wake, False)  # noqa: FBT003
+    os.set_blocking(wake, False)
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     say(ready=True)

@@ -105,7 +105,7 @@ def received(found: Text | Binary | Record | File) -> bytes:
         case Binary():
             return found.content
         case File():
-            return b"".join(found.content.pieces())
+            return b"".join(found.content)
         case Record():
             number = parsed(found.marker)[1]
             right = (found.amount, found.many, found.given) == (Decimal(number) / 4, [number] * 3, None)

@@ -45,7 +45,7 @@ INCOMING = Table(
 
 NEXT = text(
     "SELECT id, branch, number, kind, size, way, expires_in FROM trial_outgoing"
-    " WHERE id = (SELECT min(id) FROM trial_outgoing WHERE sent_at IS NULL)"
+    " WHERE sent_at IS NULL ORDER BY id LIMIT 20"
 )
 
 
@@ -62,10 +62,9 @@ class Row:
     expires_in: float | None
 
 
-def next_row(connection: Connection) -> Row | None:
-    """The first row that is not taken; ``None`` = there is none."""
-    found = connection.execute(NEXT).one_or_none()
-    return None if found is None else Row(*found)
+def next_rows(connection: Connection) -> list[Row]:
+    """The first rows that are not taken, at most 20."""
+    return [Row(*found) for found in connection.execute(NEXT)]
 
 
 def take(connection: Connection, row: Row) -> bool:

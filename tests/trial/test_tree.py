@@ -1,0 +1,94 @@
+"""The tree: which branches there are, their names, and how some of them are selected."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from mercury.trial.built_in import Deployment, scenario
+from mercury.trial.faults import RULES, Fault, Rank, Release, Subject
+from mercury.trial.steps import Moment
+from mercury.trial.tree import Branch, branches, lines, matches, selected
+
+PAIR = branches(scenario(Deployment.PAIR))
+
+
+def found(name: str) -> list[Branch]:
+    return [branch for branch in PAIR if branch.name.startswith(name)]
+
+
+def test_every_step_meets_every_fault_on_the_active_and_the_standby_member_of_both_sides() -> None:
+    one = {(branch.step.name, branch.moment, str(branch.actions[0])) for branch in PAIR if len(branch.actions) == 1}
+    for step in scenario(Deployment.PAIR).steps:
+        for moment in step.moments:
+            for fault, rule in RULES.items():
+                match rule.subject:
+                    case Subject.PROGRAM:
+                        targets = [f"{side}-{rank.value}" for side in ("client", "server") for rank in Rank]
+                    case Subject.LINK:
+                        targets = [step.link]
+                    case Subject.DATABASE:
+                        targets = ["database"]
+                    case Subject.COMMAND:
+                        targets = []
+                for target in targets:
+                    assert (step.name, moment, f"{fault.value}:{target}") in one
+
+
+def test_pair_and_fleet_have_more_than_500_branches_each_and_no_name_twice() -> None:
+    for kind in (Deployment.PAIR, Deployment.FLEET):
+        names = [branch.name for branch in branches(scenario(kind))]
+        assert len(names) == len(set(names)) > 500
+
+
+def test_a_single_member_has_no_standby() -> None:
+    ranks = {action.rank for branch in branches(scenario(Deployment.PLAIN)) for action in branch.actions}
+    assert ranks == {Rank.ACTIVE, None}
+
+
+def test_a_connection_has_no_middle() -> None:
+    assert {branch.moment for branch in PAIR if branch.step.name == "connect"} == {Moment.BEFORE, Moment.AFTER}
+
+
+def test_member_that_has_taken_over_is_killed_too() -> None:
+    (branch,) = found("handle/before/kill:server-active+kill:server-active/")
+    assert len(branch.actions) == 2
+
+
+def test_a_fault_during_the_transmission_of_a_body_has_a_large_message() -> None:
+    assert all(branch.content.large for branch in found("receive/during/"))
+    assert not any(branch.content.large for branch in found("receive/before/"))
+
+
+def test_only_steps_of_answers_have_messages_that_are_answered() -> None:
+    assert {branch.step.name for branch in PAIR if branch.content.answered} == {"answer", "settle"}
+
+
+def test_the_same_seed_selects_the_same_branches_in_the_order_of_the_tree() -> None:
+    some = selected(PAIR, None, 20, seed=7)
+    assert some == selected(PAIR, None, 20, seed=7) != selected(PAIR, None, 20, seed=8)
+    assert [branch.index for branch in some] == sorted({branch.index for branch in some})
+
+
+def test_a_pattern_selects_by_the_name() -> None:
+    (branch,) = selected(PAIR, "store/after/kill:server-active/", None, 1)
+    assert matches(branch, "store/*/kill*")
+    assert not matches(branch, "store/*/stop*")
+    assert selected(PAIR, "no such", None, 1) == []
+
+
+def test_the_list_has_a_line_for_each_branch() -> None:
+    some = found("handle/before/kill:server-active/")
+    assert list(lines(some)) == [
+        "handle",
+        "  before",
+        f"    {some[0].index:>4}  kill:server-active  ({some[0].content.name})",
+    ]
+
+
+def test_only_a_paused_process_keeps_its_bytes_back_until_it_wakes() -> None:
+    assert [fault for fault, rule in RULES.items() if rule.release is Release.UNDONE] == [Fault.PAUSE]
+
+
+def test_faults_in_a_row_need_their_faults() -> None:
+    without = dataclasses.replace(scenario(Deployment.PAIR), faults=(Fault.PAUSE,))
+    assert {len(branch.actions) for branch in branches(without)} == {1}
