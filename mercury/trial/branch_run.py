@@ -8,7 +8,7 @@ import time
 from mercury.errors import MercuryError, TransientStorageError
 from mercury.trial.deployment import START_TIMEOUT, Deployment, Undo
 from mercury.trial.faults import RULES, Action, Release, Subject
-from mercury.trial.judging import Arrived, Finding, Gaps, Sent, Verdict, gaps, judge
+from mercury.trial.judging import ArrivedRow, Finding, Gaps, Sent, Verdict, gaps, judge
 from mercury.trial.link import Connection, Trigger
 from mercury.trial.programs.messages import Kind, checksum, content
 from mercury.trial.result import BranchResult, Moments
@@ -34,7 +34,7 @@ class BranchRun:
         self._began = time.time()
         self._fault_at: float | None = None
         self._failed: BaseException | None = None
-        #: How long things were away that nobody replaces: a link or the database. Nobody can fail over meanwhile.
+        #: How long things were away that have no replacement: a link or the database.
         self._away = 0.0
 
     async def run(self) -> BranchResult:
@@ -83,7 +83,7 @@ class BranchRun:
             slow = slow * 9 // 10  # the head of the message passes too, and what is left must not be waited for
         trigger = Trigger(patterns, branch.moment, self._on_step, self._scenario.during, slow)
         link = self._deployment.links[step.link]
-        if not patterns:  # the next connection is anybody's: the messages are there before it
+        if not patterns:  # the next connection may be of another key: the messages are there before it
             await self._insert()
             link.arm(trigger)
         else:
@@ -176,7 +176,7 @@ class BranchRun:
             answers = judge(self._sent, await self._arrived(answers=True))
         return judge(self._sent, arrived), answers
 
-    async def _arrived(self, *, answers: bool = False) -> list[Arrived]:
+    async def _arrived(self, *, answers: bool = False) -> list[ArrivedRow]:
         of = self._scenario.answers if answers and self._scenario.answers is not None else self._scenario.arrived
         try:
             return await asyncio.to_thread(self._deployment.tables.arrived, of, self._branch.key)

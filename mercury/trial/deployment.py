@@ -223,7 +223,7 @@ class Deployment:
     async def set(self, action: Action, connection: Connection | None, log: Callable[[str], None]) -> Undo:
         """Set a fault; returns what undoes it.
 
-        :param log: is told what happens.
+        :param log: is called with what happens.
         """
         match action.fault:
             case Fault.KILL:

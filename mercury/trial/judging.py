@@ -78,7 +78,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class ArrivedRow:
     """A row of the receiver's table, in the order of arrival."""
 
     number: int
@@ -123,7 +123,7 @@ class Finding:
         return "; ".join(parts)
 
 
-def judge(sent: Iterable[Sent], arrived: Sequence[Arrived]) -> Finding:
+def judge(sent: Iterable[Sent], arrived: Sequence[ArrivedRow]) -> Finding:
     """Compare what was sent with what arrived, in the order of arrival."""
     known = {each.number: each for each in sent}
     counts = Counter(each.number for each in arrived)

@@ -63,7 +63,7 @@ class Connection:
 class Link:
     """Listens, and forwards each connection to where ``route`` says at that time.
 
-    :param route: the address, and the name of the member that has it; ``None`` = nobody serves, so the connection is
+    :param route: the address, and the name of the member that has it; ``None`` = no member serves, so the connection is
         reset.
     """
 

@@ -21,7 +21,7 @@ from mercury.trial.scenario import Scenario
 from mercury.trial.stream import Stream
 from mercury.trial.tree import Branch
 
-#: Is told each result, and how many branches there are.
+#: Is called with each result, and the number of planned branches.
 OnBranch = Callable[[BranchResult, int], None]
 
 

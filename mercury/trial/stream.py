@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from dataclasses import replace
 
 from mercury.errors import TransientStorageError
-from mercury.trial.judging import Arrived, Sent
+from mercury.trial.judging import ArrivedRow, Sent
 from mercury.trial.programs.messages import Kind, checksum, content
 from mercury.trial.scenario import Content, Scenario
 from mercury.trial.tables import STREAM, TrialTables
@@ -50,19 +51,21 @@ class Stream:
         number, due = 0, time.monotonic()
         while True:
             number += 1
-            known = True
+            data = content(STREAM, number, Kind.TEXT, MESSAGE.size)
+            sent = Sent(number, checksum(data) if self._checks else "")
+            # Until the insert has returned, also if it never does, it is not known whether the row is there.
+            self.sent.append(replace(sent, expires=True))
             try:
                 inserting = asyncio.to_thread(
                     self._tables.insert, self._scenario.sent, STREAM, [number], MESSAGE, set()
                 )
                 await asyncio.shield(inserting)
+                self.sent[-1] = sent
             except TransientStorageError:
-                known = False
-            data = content(STREAM, number, Kind.TEXT, MESSAGE.size)
-            self.sent.append(Sent(number, checksum(data) if self._checks else "", expires=not known))
+                pass
             due = max(due + self._scenario.stream, time.monotonic())
             await asyncio.sleep(due - time.monotonic())
 
-    async def arrived(self, since: int = 0) -> list[Arrived]:
+    async def arrived(self, since: int = 0) -> list[ArrivedRow]:
         """What has arrived of it, from a number on."""
         return await asyncio.to_thread(self._tables.arrived, self._scenario.arrived, STREAM, since)

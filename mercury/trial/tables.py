@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.opening import open_sql_store
-from mercury.trial.judging import Arrived
+from mercury.trial.judging import ArrivedRow
 from mercury.trial.programs.messages import Kind, checksum, content
 from mercury.trial.programs.tables import CLIENT, SERVER
 from mercury.trial.scenario import Compared, Content
@@ -71,7 +71,7 @@ class TrialTables:
             row["expires_in"] = what.expires_in if expires else None
         return row
 
-    def arrived(self, of: Compared, branch: str, since: int = 0) -> list[Arrived]:
+    def arrived(self, of: Compared, branch: str, since: int = 0) -> list[ArrivedRow]:
         """What has arrived of a branch, in the order of arrival.
 
         :param since: a message number: lower ones are left out.
@@ -97,7 +97,7 @@ class TrialTables:
         except SQLAlchemyError as error:
             raise StorageError(f"{of.table}: {error}") from error
         return [
-            Arrived(
+            ArrivedRow(
                 int(row[of.number]),
                 str(row[of.checksum]) if of.checksum is not None else "",
                 _seconds(row[of.at]) if of.at is not None else None,

@@ -98,7 +98,7 @@ def test_tree_and_example_are_printed() -> None:
     assert "[deployment]" in mercury("trial", "--example").out
 
 
-def test_what_cannot_run_says_why(tmp_path: Path, pair: Path) -> None:
+def test_trial_that_cannot_run_says_why(tmp_path: Path, pair: Path) -> None:
     mercury("trial").refused("--example")
     mercury("trial", str(tmp_path / "none.toml")).refused("none.toml", "No such file")
     mercury("trial", str(pair), "--only", "nothing").refused("'nothing'", "--list")

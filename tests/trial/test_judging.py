@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from mercury.trial.judging import UNKNOWN, WRONG, Arrived, Finding, Sent, Verdict, gaps, judge
+from mercury.trial.judging import UNKNOWN, WRONG, ArrivedRow, Finding, Sent, Verdict, gaps, judge
 
 SENT = [Sent(number, f"sum {number}") for number in (1, 2, 3, 4)]
 
 
-def arrived(*numbers: int) -> list[Arrived]:
-    return [Arrived(number, f"sum {number}") for number in numbers]
+def arrived(*numbers: int) -> list[ArrivedRow]:
+    return [ArrivedRow(number, f"sum {number}") for number in numbers]
 
 
 @pytest.mark.parametrize(
@@ -24,13 +24,13 @@ def arrived(*numbers: int) -> list[Arrived]:
         (arrived(1, 2, 3, 4, 2), Verdict.REPEATED, "repeated: 2"),
         (arrived(1, 3, 2, 4), Verdict.DISORDERED, "out of order: 2"),
         (arrived(4, 1, 2, 3), Verdict.DISORDERED, "out of order: 1, 2, 3"),
-        ([*arrived(1, 2, 3), Arrived(4, "other")], Verdict.ALTERED, "altered: 4"),
+        ([*arrived(1, 2, 3), ArrivedRow(4, "other")], Verdict.ALTERED, "altered: 4"),
         (arrived(1, 2, 3, 4, 9), Verdict.UNEXPECTED, "unexpected: 9"),
         # The worst is the verdict; the text has all.
         (arrived(1, 4, 3, 3), Verdict.LOST, "lost: 2; repeated: 3; out of order: 3"),
     ],
 )
-def test_each_defect_has_its_verdict(rows: list[Arrived], verdict: Verdict, said: str) -> None:
+def test_each_defect_has_its_verdict(rows: list[ArrivedRow], verdict: Verdict, said: str) -> None:
     found = judge(SENT, rows)
     assert (found.verdict, str(found)) == (verdict, said)
 

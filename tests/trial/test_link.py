@@ -184,7 +184,7 @@ def test_patterns_on_two_connections_are_not_one_step() -> None:
     run(story)
 
 
-def test_what_a_dead_process_has_sent_last_does_not_arrive() -> None:
+def test_last_bytes_of_a_dead_process_do_not_arrive() -> None:
     async def story(ends: Ends) -> None:
         held = Held()
         ends.link.arm(step(Moment.BEFORE, held))

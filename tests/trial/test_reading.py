@@ -37,7 +37,7 @@ def test_the_commented_parts_of_the_example_are_scenarios_too(tmp_path: Path) ->
     assert scenario.arrived.arrival == "id"
 
 
-def test_what_is_tried_is_narrowed(tmp_path: Path) -> None:
+def test_scenario_narrows_the_tree(tmp_path: Path) -> None:
     text = '[try]\nfaults = ["kill"]\nsteps = ["handle"]\nmoments = ["after"]\ncount = 3\nstream = 0\n'
     scenario = read(write(tmp_path, text))
     assert scenario.faults == (Fault.KILL,)
@@ -90,7 +90,7 @@ table = "u"
         (PROGRAMS.replace('table = "u"\n', "table = 1\n"), "arrived.table: a text is needed"),
     ],
 )
-def test_what_is_not_possible_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
+def test_impossible_values_are_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read(write(tmp_path, text))
     assert said in str(caught.value)
