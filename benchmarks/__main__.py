@@ -26,7 +26,7 @@ from benchmarks.costs import all_costs, reconciled
 from benchmarks.machine import description
 from benchmarks.report import PAGE, document, fill, table, target_table, write_plots
 from benchmarks.rounds import Bench, GivenUp, Record, one_round, progress
-from benchmarks.ways import connect, kinds
+from benchmarks.ways import Kind, connect, kinds
 from mercury.postgres.embedded import EmbeddedPostgres
 
 PARTS = ("ways", "costs", "growth", "reconcile")
@@ -39,7 +39,9 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)}; default: all")
     parser.add_argument("--rows", type=int, help="rows of each stream and each drain (10,000)")
     parser.add_argument("--rounds", type=int, help="rounds, in which the ways take turns (3)")
-    parser.add_argument("--only", action="append", default=[], help="ways whose names contain this text (repeatable)")
+    parser.add_argument(
+        "--only", action="append", default=[], help="ways with this name, or whose names contain this text (repeatable)"
+    )
     parser.add_argument("--quick", action="store_true", help="200 rows, one round, small growth, nothing is repeated")
     parser.add_argument("--largest", type=int, help="growth: the largest number of messages, sequences and bytes")
     parser.add_argument(
@@ -107,10 +109,22 @@ def run(
     return records
 
 
+def chosen_kinds(only: list[str]) -> list[Kind]:
+    """The ways whose names contain one of these texts; a text that is a whole name means that way only."""
+    every = kinds()
+    names = {kind.name.lower() for kind in every}
+    texts = [text.lower() for text in only]
+    return [
+        kind
+        for kind in every
+        if not only or any(text == kind.name.lower() if text in names else text in kind.name.lower() for text in texts)
+    ]
+
+
 def all_ways(bench: Bench, rounds: int, only: list[str]) -> Iterable[Record]:
     """All ways in each round; one that cannot run is skipped with the reason."""
     skipped: set[str] = set()
-    chosen = [kind for kind in kinds() if not only or any(text.lower() in kind.name.lower() for text in only)]
+    chosen = chosen_kinds(only)
     for number in range(rounds):
         for kind in chosen:
             if kind.name in skipped:

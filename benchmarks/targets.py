@@ -192,6 +192,19 @@ TARGETS = (
         lambda results: ratio(results.way(ways.MEMORY, "drain"), results.one("rows_per_second", part="posts")),
     ),
     Target(
+        "drain with the metrics on, against the same with them off",
+        0.97,
+        0.99,
+        _against("drain", ways.METRICS, ways.SAME),
+    ),
+    Target(
+        "CPU seconds per 1,000 rows, drain, with the metrics on, against the same with them off",
+        1.03,
+        1.01,
+        _against("drain", ways.METRICS, ways.SAME, "cpu_per_1000"),
+        below=True,
+    ),
+    Target(
         "two processes a side on two cores, against one",
         1.2,
         1.5,

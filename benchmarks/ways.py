@@ -149,12 +149,20 @@ def _own_command(role: str, spec: Spec) -> list[str]:
 
 
 def mercury_way(
-    postgres: EmbeddedPostgres, folder: Path, run: str, *, store: str = "same", processes: int = 1, **options: Any
+    postgres: EmbeddedPostgres,
+    folder: Path,
+    run: str,
+    *,
+    store: str = "same",
+    processes: int = 1,
+    metrics: bool = False,
+    **options: Any,
 ) -> Way:
     """A way of Mercury.
 
     :param store: "same" database as the application's tables, another ("xa-last", "xa-two-phase"), "sqlite", "memory".
     :param processes: on each side.
+    :param metrics: all processes count and measure.
     :param options: of `Spec`.
     """
     run = re.sub(r"\W", "_", run)
@@ -163,6 +171,8 @@ def mercury_way(
     client, server = template, template
     way = Way(name=run, processes={}, application=[], arrived=partial(_in_memory, template.asks))
     way.ordered = template.keys == 1
+    if metrics:
+        way.environment["MERCURY_METRICS_ENABLED"] = "true"
     if store == "memory":
         way.together = True
     elif store == "sqlite":
@@ -275,6 +285,7 @@ def _rival(name: str, module: str, *, batch: int = 1, broker: str | None = None,
 
 
 SAME = "Mercury, same database"
+METRICS = "Mercury, same database, metrics on"
 SINGLE = "Mercury, same database, single messages"
 LISTS = "Mercury, same database, list handler"
 SINGLE_LISTS = "Mercury, same database, single messages, list handler"
@@ -292,6 +303,7 @@ def kinds() -> list[Kind]:
     """All ways, in the order of the table."""
     return [
         _mercury(SAME),
+        _mercury(METRICS, metrics=True),
         _mercury(LISTS, lists=True),
         _mercury(SINGLE, single=True),
         _mercury(SINGLE_LISTS, single=True, lists=True),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from benchmarks import plots, report, ways
-from benchmarks.__main__ import run
+from benchmarks.__main__ import chosen_kinds, run
 from benchmarks.targets import TARGETS, Results
 
 
@@ -42,6 +42,16 @@ def test_ways_with_few_rows_fill_every_cell(tmp_path: Path) -> None:
     assert "| - " not in row
     assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(records)
     assert (tmp_path / "drain.svg").read_text().startswith("<svg")
+
+
+def test_a_whole_name_chooses_one_way_and_a_part_of_names_all_that_have_it() -> None:
+    assert [kind.name for kind in chosen_kinds([ways.SAME, ways.METRICS])] == [ways.SAME, ways.METRICS]
+    assert {ways.IN_OUT, "Mercury, memory, in-out"} <= {kind.name for kind in chosen_kinds(["In-Out"])}
+
+
+def test_processes_of_the_way_with_metrics_count_and_those_of_the_other_do_not(tmp_path: Path) -> None:
+    made = [ways.mercury_way(None, tmp_path, "run", store="memory", metrics=metrics) for metrics in (True, False)]  # type: ignore[arg-type]  no database
+    assert [way.environment for way in made] == [{"MERCURY_METRICS_ENABLED": "true"}, {}]
 
 
 def test_targets_compare_the_medians_of_the_named_ways() -> None:
