@@ -10,6 +10,7 @@ import pytest
 from benchmarks import plots, report, ways
 from benchmarks.__main__ import chosen_kinds, run
 from benchmarks.targets import TARGETS, Results
+from mercury.postgres.embedded import EmbeddedPostgres
 
 
 def way(name: str, phase: str, speed: float, **more: Any) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def test_a_whole_name_chooses_one_way_and_a_part_of_names_all_that_have_it() -> 
 
 
 def test_processes_of_the_way_with_metrics_count_and_those_of_the_other_do_not(tmp_path: Path) -> None:
-    made = [ways.mercury_way(None, tmp_path, "run", store="memory", metrics=metrics) for metrics in (True, False)]  # type: ignore[arg-type]  no database
+    unused = EmbeddedPostgres(tmp_path / "unused")
+    made = [ways.mercury_way(unused, tmp_path, "run", store="memory", metrics=metrics) for metrics in (True, False)]
     assert [way.environment for way in made] == [{"MERCURY_METRICS_ENABLED": "true"}, {}]
 
 
