@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.processes import Running, Serving, each, get, python
+from tests.acceptance.processes import MERCURY, Running, Serving, each, get, python
 
 LISTENS = pytest.mark.parametrize("listen", [(), ("--listen",)], ids=["anonymous", "listening"])
 
@@ -41,6 +41,18 @@ def test_hello_can_start_before_its_server() -> None:
     ):
         ended = client.ends()
     assert (ended.code, ended.out) == (0, "delivered\n")
+
+
+def test_relay_takes_greetings_while_the_server_is_not_there(tmp_path: Path) -> None:
+    at_relay, at_server = free_port(), free_port()
+    to, store = f"http://127.0.0.1:{at_server}/services/hello", f"sqlite:///{tmp_path}/edge.db"
+    with Running(MERCURY, "relay", "--listen", f"127.0.0.1:{at_relay}", "--to", to, "--store", store) as relay:
+        relay.says("relaying")
+        client = python("-m", "samples.hello.client", f"http://127.0.0.1:{at_relay}/services/hello")
+        assert (client.code, client.out) == (0, "delivered\n")
+        with Serving("samples.hello.server:app", "--port", str(at_server)) as server:
+            server.says("Good evening!")
+            assert server.out.splitlines()[1:] == ["Good morning!", "Good day!", "Good evening!"]
 
 
 @pytest.fixture(scope="module")
