@@ -1,4 +1,5 @@
-"""Makes texts from peers safe for a terminal, a log and a page: one line, without control characters. Formats times."""
+"""Makes texts from peers safe for a terminal, a log and a page: one line, without control characters. Formats times
+and numbers."""
 
 from __future__ import annotations
 
@@ -52,3 +53,21 @@ def ago(at: float, now: float) -> str:
 def ahead(at: float, now: float) -> str:
     """The time until ``at``, as text."""
     return "now" if at <= now else f"in {span(at - now)}"
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+
+def counted(count: int, one: str, many: str, *, more: bool = False) -> str:
+    """A number with the words for it, for example ``1 message waits`` or ``1,200 messages wait``.
+
+    :param one: the words for one.
+    :param many: the words for any other number.
+    :param more: there are more than the number; the text says so.
+    """
+    return f"{'more than ' if more else ''}{count:,} {one if count == 1 and not more else many}"
+
+
+def times(count: int) -> str:
+    """How often, as text."""
+    return "once" if count == 1 else f"{count:,} times"

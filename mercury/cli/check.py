@@ -14,6 +14,7 @@ from mercury.cli.letter_selection import seconds
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import Format, console, show
 from mercury.errors import ConfigurationError, StorageError
+from mercury.texts import counted
 
 app = typer.Typer(
     help="Checks for monitoring. Exit codes as monitoring plugins have them: 0 ok, 1 warning, 2 critical, 3 unknown.",
@@ -42,7 +43,7 @@ def node(target: Target) -> None:
         lines = call("nodes.list")
     alive = sum(each["alive"] for each in lines)
     silent = len(lines) - alive
-    text = f"{alive} processes run, {silent} are silent"
+    text = f"{counted(alive, 'process runs', 'processes run')}, {silent} {'is' if silent == 1 else 'are'} silent"
     _end(target.output, State.CRITICAL if not alive else State.WARNING if silent else State.OK, text, nodes=alive)
 
 

@@ -7,7 +7,6 @@ import enum
 import json
 import time
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -34,27 +33,6 @@ class End(enum.Enum):
     DESTINATION = "destination"
 
 
-#: The states of docs/state-machines.md in words.
-EXPLAINED = MappingProxyType(
-    {
-        "NEW": "nothing to send yet",
-        "CREATING": "waits for the other side to create it",
-        "CREATING_LAST": "waits for the other side to create it",
-        "IDLE": "open, all acknowledged",
-        "SENDING": "sending",
-        "SENDING_LAST": "sending the rest",
-        "ENDING": "ending",
-        "ENDED": "ended",
-        "FAILED": "failed",
-        "CREATED": "open, nothing received",
-        "RECEIVING": "open, receiving",
-        "LAST_KNOWN": "ending, some are missing",
-        "COMPLETE": "all received",
-        "ENDED_COMPLETE": "ended, all received",
-        "ENDED_OPEN": "ended early",
-        "ENDED_INCOMPLETE": "ended, some are missing",
-    }
-)
 #: The number of last characters of an identifier in the short list; `show` accepts them.
 SHORT = 12
 
@@ -264,14 +242,16 @@ def _is_active(status: dict[str, Any]) -> bool:
 
 def state_in_words(status: dict[str, Any]) -> str:
     """A state in words, with the number of messages that wait although the state alone does not show it."""
-    words: str = EXPLAINED.get(status["state"].partition(" ")[0], status["state"])
+    from mercury.statemachine.words import BY_NAME
+
+    words: str = BY_NAME.get(status["state"].partition(" ")[0], status["state"])
     waiting = status["waiting"]
     if not waiting:
         return words
     if status["side"] == "destination":
         return f"{words}, {waiting} not handled yet"
     # IDLE counts numbered messages only: others wait for a number, or are acknowledged and not answered.
-    return f"open, {waiting} not sent or not answered yet" if words == EXPLAINED["IDLE"] else words
+    return f"open, {waiting} not sent or not answered yet" if words == BY_NAME["IDLE"] else words
 
 
 def _ask(at: str) -> list[dict[str, Any]]:

@@ -8,6 +8,7 @@ import typer
 from rich.progress import MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from mercury.cli.output import FAILED, Format, Output, console, notes, show
+from mercury.texts import counted
 
 if TYPE_CHECKING:
     from mercury.simulation.run import SeedReport, Summary
@@ -86,9 +87,12 @@ def _print_summary(summary: Summary, found: list[SeedReport], messages: int, *, 
             out.print(option, markup=False)
         for violation in report.violations:
             out.print(f"seed {report.seed}: {violation}", markup=False)
-    out.print(f"{summary.seeds} seeds, {summary.messages} messages, {summary.requests} requests on the wire")
+    seeds = counted(summary.seeds, "seed", "seeds")
+    messages_sent = counted(summary.messages, "message", "messages")
+    out.print(f"{seeds}, {messages_sent}, {counted(summary.requests, 'request', 'requests')} on the wire")
     took = f"{summary.seconds:.1f} s, {summary.cpu_seconds:.1f} s of CPU"
-    out.print(f"{summary.crashes} crashes, {summary.virtual_seconds:.0f} virtual seconds in {took}")
-    out.print(f"{summary.violations} violations")
+    crashes = counted(summary.crashes, "crash", "crashes")
+    out.print(f"{crashes}, {summary.virtual_seconds:.0f} virtual seconds in {took}")
+    out.print(counted(summary.violations, "violation", "violations"))
     if found:
         out.print(f"replay one with: mercury simulate --seed {found[0].seed} --trace")

@@ -70,11 +70,11 @@ class Console:
         self._secret = secret
         self._site = site = Site(name, settings, access, clock, secret)
         reader = DoubtReader(lambda: in_doubt(doubt.coordinator_of(store, coordinator), clock()))
-        overview.add_pages(site, operations, reader)
+        overview.add_pages(site, operations, reader, zone)
         sequences.add_pages(site, operations)
         messages.add_pages(site, operations, zone)
         letters.add_pages(site, operations)
-        services.add_pages(site, operations)
+        services.add_pages(site, operations, zone)
         doubt.add_pages(site, store, coordinator, clock)
         sequence_actions.add_actions(site, operations)
         message_actions.add_actions(site, operations)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 from markupsafe import Markup
 
-from mercury.statemachine.render import MEANINGS
 from mercury.statemachine.table import Kind, Table
 from mercury.statemachine.tables import RMD, RMS, RmdState, RmsState
+from mercury.statemachine.words import EVENTS, STATES
+from mercury.texts import counted
 
 #: The size of a state's box, and the places of the boxes' centers in columns and rows.
 WIDTH, HEIGHT = 138, 44
@@ -40,27 +40,6 @@ RMD_PLACES: Mapping[RmdState, tuple[float, float]] = MappingProxyType(
         RmdState.ENDED_OPEN: (3, 2),
     }
 )
-#: The states in words.
-WORDS: Mapping[Enum, str] = MappingProxyType(
-    {
-        RmsState.NEW: "nothing to send yet",
-        RmsState.CREATING: "being created",
-        RmsState.CREATING_LAST: "being created, then ends",
-        RmsState.IDLE: "all acknowledged",
-        RmsState.SENDING: "sending",
-        RmsState.SENDING_LAST: "sending the rest",
-        RmsState.ENDING: "ending",
-        RmsState.ENDED: "ended",
-        RmsState.FAILED: "failed",
-        RmdState.CREATED: "nothing received yet",
-        RmdState.RECEIVING: "receiving",
-        RmdState.LAST_KNOWN: "ending, some are missing",
-        RmdState.COMPLETE: "all received",
-        RmdState.ENDED_COMPLETE: "ended, all received",
-        RmdState.ENDED_OPEN: "ended early",
-        RmdState.ENDED_INCOMPLETE: "ended, some are missing",
-    }
-)
 #: The states that are not as they should be.
 WRONG = frozenset({RmsState.FAILED, RmdState.ENDED_INCOMPLETE, RmdState.LAST_KNOWN})
 
@@ -75,21 +54,21 @@ def machine(state: RmsState | RmdState) -> Markup:
     return _drawn(RMD, RMD_PLACES, state)
 
 
-def _drawn(table: Table[Any, Any, Any], places: Mapping[Any, tuple[float, float]], now: Enum) -> Markup:
+def _drawn(table: Table[Any, Any, Any], places: Mapping[Any, tuple[float, float]], now: RmsState | RmdState) -> Markup:
     columns = max(column for column, _ in places.values()) + 1
     rows = max(row for _, row in places.values()) + 1
     width, height = columns * COLUMN, rows * ROW
     parts = [
         Markup(
             '<svg class="machine" viewBox="0 0 {} {}" width="{}" role="img" aria-label="{}: the state is {}, {}">'
-        ).format(width, height, width, table.name, now.name, WORDS[now]),
+        ).format(width, height, width, table.name, now.name, STATES[now]),
         Markup(
             '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="9" markerHeight="9"'
             ' markerUnits="userSpaceOnUse" orient="auto"><path class="head" d="M0 0 8 4 0 8z"/></marker></defs>'
         ),
     ]
     for (source, target), events in _moves(table).items():
-        path, title = _path(places[source], places[target]), ", ".join(MEANINGS[each] for each in events)
+        path, title = _path(places[source], places[target]), ", ".join(EVENTS[each] for each in events)
         css = "arrow out" if source is now else "arrow"
         parts.append(
             Markup('<path class="{}" d="{}" marker-end="url(#head)"><title>{}</title></path>').format(css, path, title)
@@ -104,7 +83,7 @@ def _drawn(table: Table[Any, Any, Any], places: Mapping[Any, tuple[float, float]
                 '<text class="small" x="{}" y="{}" text-anchor="middle">{}</text></g>'
             ).format(
                 css, table.work[state], x - WIDTH / 2, y - HEIGHT / 2, WIDTH, HEIGHT,
-                x, y - 3, state.name.replace("_", " "), x, y + 13, WORDS[state],
+                x, y - 3, state.name.replace("_", " "), x, y + 13, STATES[state],
             )
         )  # fmt: skip
     parts.append(Markup("</svg>"))
@@ -167,7 +146,7 @@ def ranges(have: Sequence[tuple[int, int]], highest: int) -> Markup:
         Markup('<svg class="ranges" viewBox="-4 0 {} 52" width="{}" role="img" aria-label="{}">').format(
             RANGES_WIDTH + 8, RANGES_WIDTH + 8, in_words(have, highest)
         ),
-        bar("all", 1, highest, f"{highest:,} numbers"),
+        bar("all", 1, highest, counted(highest, "number", "numbers")),
     ]
     parts += [bar("have", low, high, _numbers(low, high)) for low, high in shown]
     parts += [bar("gap", low, high, f"missing: {_numbers(low, high)}") for low, high in missing]
@@ -197,7 +176,7 @@ def gaps(have: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def listed(numbers: Sequence[tuple[int, int]], most: int = 8) -> str:
     """Ranges of numbers as text."""
-    more = f" and {len(numbers) - most} more ranges" if len(numbers) > most else ""
+    more = f" and {counted(len(numbers) - most, 'more range', 'more ranges')}" if len(numbers) > most else ""
     return (", ".join(_numbers(low, high) for low, high in numbers[:most]) or "none") + more
 
 

@@ -7,6 +7,8 @@ import enum
 from typing import TypeVar
 
 from mercury.console.visits import BadRequest, Visit
+from mercury.engine import setting_values
+from mercury.errors import ConfigurationError
 
 E = TypeVar("E", bound=enum.Enum)
 
@@ -23,10 +25,9 @@ def member(visit: Visit, name: str, kind: type[E]) -> E | None:
     if not text:
         return None
     try:
-        return kind(text)
-    except ValueError as error:
-        known = ", ".join(str(each.value) for each in kind)
-        raise BadRequest(f"{name}: {text!r} is none of {known}.") from error
+        return setting_values.member(kind, text, name)
+    except ConfigurationError as error:
+        raise BadRequest(f"{error}.") from error
 
 
 def moment(visit: Visit, name: str, zone: datetime.tzinfo) -> float | None:

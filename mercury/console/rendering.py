@@ -13,7 +13,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from mercury.console.visits import link
-from mercury.texts import printable, span
+from mercury.storage.searching import Count
+from mercury.texts import counted, printable, span
 
 #: The most characters that a cell of a table shows of a text.
 SHOWN = 120
@@ -39,6 +40,9 @@ class Templates:
             "moment": self.moment,
             "span": span,
             "thousands": thousands,
+            "counted": with_words,
+            "rate": rate,
+            "milliseconds": milliseconds,
             "shortened": shortened,
             "size": size,
             "pretty": pretty,
@@ -75,6 +79,27 @@ def thousands(value: object) -> str:
         return f"{value:,}"
     number, more = getattr(value, "value", None), getattr(value, "more", False)
     return f"{'more than ' if more else ''}{number:,}" if isinstance(number, int) else str(value)
+
+
+def with_words(value: int | Count, one: str, many: str) -> str:
+    """A number, or a bounded count, with the words for it: see `counted`."""
+    if isinstance(value, Count):
+        return counted(value.value, one, many, more=value.more)
+    return counted(value, one, many)
+
+
+def rate(a_second: float) -> str:
+    """A rate, with as many digits as say something."""
+    if a_second == 0:
+        return "0"
+    return f"{a_second:,.0f}" if a_second >= 100 else f"{a_second:.1f}" if a_second >= 1 else f"{a_second:.2f}"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """A short time, given in seconds; ``None`` = there is none."""
+    if seconds is None:
+        return "none"
+    return f"{seconds * 1000:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
 
 
 def shortened(text: object, most: int = SHOWN) -> str:

@@ -7,9 +7,11 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from mercury.errors import ConfigurationError
+
+E = TypeVar("E", bound=enum.Enum)
 
 
 def from_text(text: str, kind: Any, where: str) -> object:
@@ -28,7 +30,7 @@ def from_text(text: str, kind: Any, where: str) -> object:
         known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         return _choice(known, text.strip().lower(), where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _member(kind, text.strip(), where)
+        return member(kind, text.strip(), where)
     try:
         value = kind(text)
     except ValueError:
@@ -48,7 +50,7 @@ def from_toml(value: object, kind: Any, where: str) -> object:
             return tuple(value)
         raise ConfigurationError(f"{where}: a list of texts is wanted")
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return _member(kind, str(value), where)
+        return member(kind, str(value), where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind or _not_finite(value):
@@ -74,11 +76,12 @@ def _optional(kind: Any) -> tuple[Any, bool]:
     return kind, False
 
 
-def _member(kind: type[enum.Enum], text: str, where: str) -> enum.Enum:
+def member(kind: type[E], text: str, where: str) -> E:
+    """The member of an enum by its value; see `from_text`."""
     try:
         return kind(text)
     except ValueError:
-        known = ", ".join(str(member.value) for member in kind)
+        known = ", ".join(str(each.value) for each in kind)
         raise ConfigurationError(f"{where}: {text!r} is none of {known}") from None
 
 

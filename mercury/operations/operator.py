@@ -17,6 +17,7 @@ from mercury.operations.overview import StoreView, problems
 from mercury.operations.sequences import Sequences
 from mercury.operations.services import Services
 from mercury.operations.steering import SequenceActions, ServiceActions
+from mercury.operations.traffic import TrafficReads
 from mercury.operations.transactions import InDoubt
 from mercury.storage.audit import Actor, AuditEntry, AuditFilter, TargetKind
 from mercury.storage.searching import Page, SequenceFilter
@@ -49,6 +50,7 @@ class Operations:
         self.letters = Letters(store, clock)
         self.services = Services(store, clock)
         self.nodes = Nodes(store, clock)
+        self.traffic = TrafficReads(store, clock)
         self.sequence_actions = SequenceActions(store, clock, ids)
         self.service_actions = ServiceActions(store, clock)
         self.message_actions = MessageActions(store, clock, ids)

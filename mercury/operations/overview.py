@@ -10,8 +10,8 @@ from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.operations.nodes import NodeLine
 from mercury.operations.sequences import SequenceLine
 from mercury.operations.transactions import SOON, InDoubt
-from mercury.storage.searching import Depth
-from mercury.texts import span
+from mercury.storage.searching import Count, Depth
+from mercury.texts import counted, span
 
 
 class Severity(enum.Enum):
@@ -80,7 +80,7 @@ def problems(
     found += _late(depth, watch, now)
     found += _of_handlers(depth)
     if depth.dead_letters.value:
-        text = f"{depth.dead_letters} dead letters wait for a decision"
+        text = _counted(depth.dead_letters, "dead letter waits", "dead letters wait") + " for a decision"
         found.append(_problem(Severity.WARNING, text, Place.LETTERS, "mercury dlq list --count"))
     for line in stuck:
         severity = Severity.NOTE if line.suspended_by is not None else Severity.WARNING
@@ -117,7 +117,10 @@ def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
 def _of_transactions(depth: Depth) -> list[Problem]:
     if not depth.heuristic.value:
         return []
-    text = f"{depth.heuristic} branches were finished by hand against their decision: the databases do not agree"
+    text = (
+        f"{_counted(depth.heuristic, 'branch was', 'branches were')} finished by hand against the decision: "
+        "the databases do not agree"
+    )
     return [_problem(Severity.CRITICAL, text, Place.TRANSACTIONS, "mercury xa list")]
 
 
@@ -142,13 +145,23 @@ def _of_handlers(depth: Depth) -> list[Problem]:
     for service in depth.services:
         name = service.name or "(responses)"
         if service.failing:
-            text = f"service {name}: {service.failing} sequences are held back by a message that its handler refuses"
+            text = (
+                f"service {name}: {counted(service.failing, 'sequence is', 'sequences are')} held back by a message "
+                "that its handler refuses"
+            )
             command = "mercury messages list --state failing"
             found.append(_problem(Severity.WARNING, text, Place.MESSAGES, command, service.name))
         if service.paused_by is not None:
-            text = f"service {name} is paused by {service.paused_by}; {service.waiting} messages wait"
+            text = (
+                f"service {name} is paused by {service.paused_by}; "
+                f"{_counted(service.waiting, 'message waits', 'messages wait')}"
+            )
             found.append(_problem(Severity.NOTE, text, Place.SERVICES, "mercury services list", service.name))
     return found
+
+
+def _counted(count: Count, one: str, many: str) -> str:
+    return counted(count.value, one, many, more=count.more)
 
 
 def _problem(severity: Severity, text: str, place: Place, command: str, target: str = "") -> Problem:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import RmdState, RmsState
 from mercury.storage.searching import DestinationSeen, SourceSeen
+from mercury.texts import counted, times
 
 
 def moment(at: float) -> str:
@@ -42,13 +43,14 @@ def why_source_waits(seen: SourceSeen, now: float) -> str | None:
     if machine.starved:
         return f"the destination has no room for more messages{again}"
     if record.window_full:
-        return f"the window is full: {machine.in_flight} messages are sent and not acknowledged"
+        sent = counted(machine.in_flight, "message is", "messages are")
+        return f"the window is full: {sent} sent and not acknowledged"
     if machine.in_flight:
         return (
             f"waits for the acknowledgement of {_messages(machine.acknowledged.gaps(1, machine.highest_sent))}{again}"
         )
     if machine.unanswered:
-        return f"waits for responses to {machine.unanswered} requests"
+        return f"waits for responses to {counted(machine.unanswered, 'request', 'requests')}"
     if machine.state is RmsState.ENDING:
         return f"waits for the other side to confirm its end{again}"
     if waits:
@@ -96,14 +98,13 @@ def is_stuck(why: str | None, *, error: bool) -> bool:
 
 def _failing(attempts: int, error: str | None, retry_at: float | None, now: float) -> str:
     again = f"; the next attempt is at {moment(retry_at)}" if retry_at is not None and retry_at > now else ""
-    times = "once" if attempts == 1 else f"{attempts} times"
-    return f"its handler has failed {times}: {error or 'unknown error'}{again}"
+    return f"its handler has failed {times(attempts)}: {error or 'unknown error'}{again}"
 
 
 def _messages(numbers: Iterable[tuple[int, int]]) -> str:
     """The first ranges of some message numbers."""
     found = tuple(numbers)
     texts = [str(low) if low == high else f"{low} to {high}" for low, high in found[:3]]
-    more = f" and {len(found) - 3} more ranges" if len(found) > 3 else ""
+    more = f" and {counted(len(found) - 3, 'more range', 'more ranges')}" if len(found) > 3 else ""
     single = len(found) == 1 and found[0][0] == found[0][1]
     return f"message{'' if single else 's'} {', '.join(texts)}{more}"

@@ -21,6 +21,7 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.storage.records import RmsRecord
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.texts import counted
 
 
 class InDoubt(enum.Enum):
@@ -66,8 +67,9 @@ def restart(
     if doubt and in_doubt is InDoubt.REFUSE:
         many = RangeSet(doubt).count
         raise NotPossible(
-            f"{many} messages were sent and are not acknowledged, so the destination may have them. Sending them again "
-            "may repeat their effect: ask for it explicitly, or make them dead letters"
+            f"{counted(many, 'message was sent and is', 'messages were sent and are')} not acknowledged, so the "
+            "destination may have them. Sending them again may repeat their effect: ask for it "
+            "explicitly, or make them dead letters"
         )
     context = _context(store, ids)
     machine, policy = record.machine, record.channel.policy

@@ -9,6 +9,7 @@ from mercury.storage.audit import AuditEntry
 from mercury.storage.letters import DeadLetter
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord
 from mercury.storage.waiting import WaitingMessage
+from mercury.texts import times
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ def of_destination(
     if machine.ended_at is not None:
         found.append(Happening(machine.ended_at, "ended"))
     if buffer is not None and buffer.attempts:
-        found.append(Happening(buffer.retry_at, f"the handler is called again (failed {buffer.attempts} times)"))
+        found.append(Happening(buffer.retry_at, f"the handler is called again (failed {times(buffer.attempts)})"))
     return _ordered(found, actions, dead)
 
 
@@ -74,8 +75,7 @@ def of_message(
         if message.number is not None:
             found.append(Happening(None, f"got number {message.number} of its sequence"))
         if message.attempts:
-            times = "once" if message.attempts == 1 else f"{message.attempts} times"
-            found.append(Happening(None, f"transmitted {times}"))
+            found.append(Happening(None, f"transmitted {times(message.attempts)}"))
         if message.acknowledged:
             found.append(Happening(None, "acknowledged"))
         if message.answered:
@@ -83,7 +83,7 @@ def of_message(
     else:
         found = [Happening(message.received_at, "received, stored and acknowledged by the policy of its service")]
         if seen.attempts:
-            found.append(Happening(None, f"its handler has failed {seen.attempts} times: {seen.last_error}"))
+            found.append(Happening(None, f"its handler has failed {times(seen.attempts)}: {seen.last_error}"))
     if seen.next_try is not None:
         found.append(Happening(seen.next_try, "the next attempt"))
     return _ordered(found, actions, ())
@@ -96,11 +96,11 @@ def _ordered(
     found += [
         Happening(each.dead_at, f"message {each.number or ''} became a dead letter: {each.reason}") for each in dead
     ]
-    times = [each.at for each in found]
+    known = [each.at for each in found]
     # What has no time stays behind the line before it.
     last = 0.0
     order: list[float] = []
-    for at in times:
+    for at in known:
         last = last if at is None else at
         order.append(last)
     return tuple(found[place] for place in sorted(range(len(found)), key=lambda place: (order[place], place)))

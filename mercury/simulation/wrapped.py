@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
 from mercury.storage.api import Capabilities, CommitListener, StorageManager, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
-from mercury.storage.nodes import Node
+from mercury.storage.nodes import Node, Traffic
 from mercury.storage.records import SequenceKey
 
 
@@ -109,6 +109,9 @@ class WrappedStore:
 
     def note_node(self, node: Node) -> None:
         self.inner.note_node(node)
+
+    def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
+        self.inner.add_traffic(identifier, at, traffic)
 
     def forget_node(self, identifier: str) -> None:
         self.inner.forget_node(identifier)

@@ -12,50 +12,8 @@ from itertools import groupby
 from typing import Any
 
 from mercury.statemachine.table import Kind, Row, Table
-from mercury.statemachine.tables import ALL, InvokerEvent, RmdEvent, RmdState, RmsEvent, RmsState
-
-#: The meaning of each event.
-MEANINGS: Mapping[Enum, str] = {
-    RmsEvent.AMR: "a message from the application is to take the next number",
-    RmsEvent.LMR_NUMBERED: "the application's last message is to take the next number",
-    RmsEvent.LMR_BARE: "the application ends the sequence without another message",
-    RmsEvent.ABANDON: "the same, and it abandons what is not acknowledged",
-    RmsEvent.CSRR: "CreateSequenceResponse received",
-    RmsEvent.TAKEN: "the same, with the identifier of another sequence",
-    RmsEvent.WITHDRAWN: "a numbered message has expired before anything was sent",
-    RmsEvent.ACK: "acknowledgement received that is not final",
-    RmsEvent.FIN: "the destination's final acknowledgement: final ranges, by any message",
-    RmsEvent.TMS: "TerminateSequence was taken by the transport (WS-RM 1.0) or answered (WS-RM 1.1)",
-    RmsEvent.FAULT: "any fault about the sequence; FIN, REF, ROLL or FAIL follows it if the fault means one of these",
-    RmsEvent.REFUSED: "the fault CreateSequenceRefused or WSRMRequired",
-    RmsEvent.ROLLOVER: "the fault MessageNumberRollover",
-    RmsEvent.FAIL: "the fault UnknownSequence, SequenceTerminated or LastMessageNumberExceeded; or given up",
-    RmsEvent.SENT: "messages are about to leave",
-    RmsEvent.OVERDUE: "the lowest number in flight is due again, and the destination has answered since it was sent",
-    RmsEvent.CONTROL: "CreateSequence, AckRequested alone, CloseSequence or TerminateSequence is about to leave",
-    RmsEvent.RESPONSE: "responses to requests of the sequence are stored",
-    RmsEvent.TICK: "time has passed",
-    RmdEvent.AMR: "message received",
-    RmdEvent.LMR: "message received that is marked as the last",
-    RmdEvent.CLOSE: "CloseSequence received",
-    RmdEvent.TMR: "TerminateSequence received",
-    RmdEvent.ACK_WANTED: "AckRequested received",
-    RmdEvent.ACK_SENT: "an acknowledgement is about to leave",
-    RmdEvent.CONSUMED: "the application has consumed messages",
-    RmdEvent.OWN_CLOSE: "CloseSequence of this side is about to leave",
-    RmdEvent.OWN_TERMINATE: "TerminateSequence of this side is about to leave",
-    RmdEvent.ANSWERED: "the source has answered it, or no answer is waited for",
-    RmdEvent.ROOM: "how many more messages fit was counted",
-    RmdEvent.TICK: "time has passed",
-    InvokerEvent.AMR: "message received",
-    InvokerEvent.LMR_MESSAGE: "last message received, with its body",
-    InvokerEvent.LMR_NUMBER: "only the last number became known",
-    InvokerEvent.SAM: "messages were given to the application",
-    InvokerEvent.BEGUN: "the application is about to get messages, and never again (AtMostOnce); SAM comes after it",
-    InvokerEvent.COMPLETED: "the handler has finished with the begun messages",
-    InvokerEvent.INTERRUPTED: "no worker has the begun messages any more",
-    InvokerEvent.CUT: "the sequence ended incomplete",
-}
+from mercury.statemachine.tables import ALL, RmdState, RmsState
+from mercury.statemachine.words import EVENTS
 
 #: The names of the states in WS-RM 1.1 (appendix on state tables) and in descriptions of WS-RM 1.0.
 OTHER_NAMES: Mapping[Enum, tuple[str, str]] = {
@@ -197,7 +155,7 @@ def render_table(table: Table[Any, Any, Any]) -> str:
         (
             f"## {table.name}: ({', '.join(table.factors)})\n",
             _grid(("factor", "meaning"), table.factors.items()),
-            _grid(("event", "meaning"), ((event.value, MEANINGS[event]) for event in table.events)),
+            _grid(("event", "meaning"), ((event.value, EVENTS[event]) for event in table.events)),
             _grid(("state", "name", "work while in it"), states),
             _grid(("event", *(state.value for state in table.states)), cells),
             f"Starts: {'; '.join(table.start)}.\n",

@@ -130,7 +130,7 @@ class _NodeProcess(Process):
     def stop(self) -> None:
         super().stop()
         # Stopping the engine releases its claims, so that the restarted process need not wait for their leases.
-        self.engine.stop()
+        self.engine.stop(self._wire.clock.now)
 
     def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
         self.engine.endpoint_errors.worked(outgoing.error_name, self._wire.clock.now)

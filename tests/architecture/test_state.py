@@ -19,7 +19,6 @@ STILL_PLAIN = (
     "mercury/statemachine/rmd_table.py: RMD",
     "mercury/statemachine/invoker_table.py: INVOKER",
     "mercury/statemachine/tables.py: ALL",
-    "mercury/statemachine/render.py: MEANINGS",
     "mercury/statemachine/render.py: OTHER_NAMES",
     "mercury/statemachine/render.py: LEGEND",
 )

@@ -18,7 +18,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.statemachine.retransmission import Backoff, RetransmissionPolicy
 from mercury.storage.audit import Actor, Via
 from mercury.storage.letters import DeadLetter, Direction
-from mercury.storage.nodes import Node
+from mercury.storage.nodes import Node, Traffic
 from mercury.storage.opening import open_sql_store
 from mercury.storage.records import Channel, SequenceKey
 from mercury.storage.searching import SequenceFilter
@@ -176,6 +176,7 @@ def _steered(store: SqlStore, url: str, clock: FakeClock, text: Callable[[str], 
         tx.dead_letters.add(letters)
     for node in _nodes(clock.now, text):
         store.note_node(node)
+    _note_traffic(store, clock.now, text)
     lines = operations.sequences.page(SequenceFilter(), limit=100).items
     (suspended,) = [each for each in lines if each.status.key.startswith("south")]
     operations.sequence_actions.suspend(suspended.id, GRACE, reason=f"the warehouse moves {text('reason')}")
@@ -230,6 +231,19 @@ def _received(number: int, at: float, text: Callable[[str], str]) -> DeadLetter:
         relates_to=f"urn:uuid:request{text('relates_to')}",
         disowned=True,
     )
+
+
+def _note_traffic(store: SqlStore, now: float, text: Callable[[str], str]) -> None:
+    """What two processes have done in the last hour; the handler of orders has begun to fail."""
+    for ago in range(60):
+        busy = 60 - ago % 20
+        failures = 12 if ago < 4 else 0
+        calls = Traffic("orders", received=busy * 4, delivered=busy * 4, calls=busy * 4 + failures, failures=failures)
+        sent = Traffic(transmitted=busy * 3, repeated=busy if ago < 9 else 0)
+        found = [replace(calls, seconds=0.0123 * calls.calls), sent]
+        if text("service"):
+            found.append(Traffic(f"s{text('service')}", received=1))
+        store.add_traffic("app-1-4711", now - 60 * ago, found)
 
 
 def _nodes(now: float, text: Callable[[str], str]) -> list[Node]:

@@ -53,7 +53,7 @@ def test_transactions_in_doubt_are_shown_with_what_to_do_and_finished(
         console = console_of(store, prepared.clock, coordinator=lambda: coordinator)
         browser = Browser(stack.enter_context(serving(console.application())))
         browser.log_in()
-        assert "new keys no process has worked on them yet" in browser.get("").words
+        assert "http://peer.example/orders 1 " in browser.get("").words
         assert " In doubt 2 the oldest for " in browser.get("").words  # also the one without a decision
         page = browser.get("doubt")
         assert "It is not decided" in page.words or "Wait: a running process" in page.words

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from mercury import Mercury
 from mercury.engine.runtime.node import INTERVAL, NodeWorker
+from mercury.engine.traffic import TrafficCounter
+from mercury.errors import StorageError
 from mercury.operations.nodes import SILENT_AFTER
 from mercury.operations.operator import Operations
 from mercury.operations.overview import Severity
-from mercury.storage.nodes import Node
+from mercury.storage.nodes import PERIOD, Node, Traffic
 from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import SequenceFilter
 from tests.acceptance.processes import PATIENCE, eventually
@@ -43,6 +46,9 @@ def test_a_process_is_listed_with_its_services_and_claims_until_it_stops(sql_url
             assert whole.node.id == line.node.id
             server.stop()
             assert operations.nodes.all() == ()
+            rates = operations.traffic.by_service()["shop"]
+            assert (rates.sums.received, rates.sums.delivered, rates.sums.failures) == (1, 1, 0)
+            assert rates.handler_time is not None
         finally:
             store.close()
 
@@ -57,7 +63,7 @@ def test_a_process_that_was_killed_is_a_problem_until_its_row_is_removed(sql_url
         assert (line.alive, line.node.queue) == (False, 3)
         (problem,) = later.overview().problems
         assert problem.severity is Severity.WARNING
-        assert problem.text == "node n on h has not been seen for 61 s"
+        assert problem.text == "node h:1 has not been seen for 1 min 1 s"
         store.sweep(kept_before=0.0, idle_before=NOW, limit=10)
         assert len(later.nodes.all()) == 1
         store.sweep(kept_before=0.0, idle_before=NOW + 2, limit=10)
@@ -71,6 +77,8 @@ class Registry:
 
     def __init__(self) -> None:
         self.noted: list[Node] = []
+        self.added: list[tuple[float, list[Traffic]]] = []
+        self.fails = False
 
     def note_node(self, node: Node) -> None:
         self.noted.append(node)
@@ -78,11 +86,16 @@ class Registry:
     def forget_node(self, identifier: str) -> None:
         raise AssertionError(identifier)
 
+    def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
+        if self.fails:
+            raise StorageError("away")
+        self.added.append((at, list(traffic)))
+
 
 @pytest.mark.parametrize("back", [0.0, 1000.0])
 def test_a_process_says_that_it_runs_once_in_an_interval_also_after_the_clock_was_set_back(back: float) -> None:
     registry = Registry()
-    worker = NodeWorker(registry, "n", lambda: frozenset(["b", "a"]), lambda: 9, lambda: 2, NOW)
+    worker = NodeWorker(registry, "n", lambda: frozenset(["b", "a"]), lambda: 9, lambda: 2, TrafficCounter(None), NOW)
     worker.run_once(NOW)
     worker.run_once(NOW + 1)
     assert len(registry.noted) == 1
@@ -90,3 +103,68 @@ def test_a_process_says_that_it_runs_once_in_an_interval_also_after_the_clock_wa
     worker.run_once(NOW - back + INTERVAL)
     assert len(registry.noted) == 2
     assert worker.next_due() == NOW - back + 2 * INTERVAL
+
+
+# --- what processes have done ----------------------------------------------------------------------------------------
+
+
+def test_traffic_costs_one_statement_in_an_interval_and_none_while_nothing_happens() -> None:
+    registry, counter = Registry(), TrafficCounter(None)
+    worker = NodeWorker(registry, "n", lambda: None, lambda: 9, lambda: 2, counter, NOW)
+    worker.run_once(NOW)
+    assert registry.added == []
+    for _ in range(100):
+        counter.transmitted("http://peer", "sequence", 9, 3, again=False)
+        counter.accepted(["shop", None, "shop"])
+    worker.run_once(NOW + INTERVAL)
+    assert registry.added == [(NOW + INTERVAL, [Traffic(transmitted=300, received=100), Traffic("shop", received=200)])]
+    worker.run_once(NOW + 2 * INTERVAL)
+    assert len(registry.added) == 1
+
+
+def test_traffic_that_could_not_be_written_is_written_the_next_time() -> None:
+    registry, counter = Registry(), TrafficCounter(None)
+    worker = NodeWorker(registry, "n", lambda: None, lambda: 9, lambda: 2, counter, NOW)
+    counter.delivered("shop", [NOW] * 3)
+    registry.fails = True
+    with pytest.raises(StorageError):
+        worker.run_once(NOW)
+    registry.fails = False
+    counter.delivered("shop", [NOW])
+    worker.run_once(NOW + 1)
+    assert registry.added == [(NOW + 1, [Traffic("shop", delivered=4)])]
+
+
+def test_calls_of_handlers_are_counted_with_their_time_and_failures() -> None:
+    now = [10.0]
+    counter = TrafficCounter(None, lambda: now[0])
+    began = counter.call_begins()
+    now[0] += 0.5
+    counter.call_ended(began, "shop", 4, None)
+    counter.call_ended(began, "shop", 1, ValueError)
+    counter.call_ended(began, "shop", 0, None)
+    assert counter.take() == (Traffic("shop", calls=5, failures=1, seconds=1.0),)
+
+
+def test_rates_are_those_of_all_processes_and_old_minutes_are_removed(sql_url: str) -> None:
+    store = open_sql_store(sql_url)
+    try:
+        now = NOW - NOW % PERIOD + 30
+        store.add_traffic("a", now, [Traffic("shop", delivered=100, calls=10, failures=1, seconds=2.0)])
+        store.add_traffic("a", now + 10, [Traffic("shop", delivered=70), Traffic(transmitted=27)])
+        store.add_traffic("b", now - 2 * PERIOD, [Traffic("shop", delivered=100)])
+        store.add_traffic("b", now - 30 * PERIOD, [Traffic("shop", delivered=5000)])
+        reads = Operations(store, lambda: now).traffic
+        shop = reads.by_service()["shop"]
+        assert (shop.sums.delivered, shop.seconds, shop.a_second("delivered")) == (270, 270.0, 1.0)
+        assert shop.handler_time == 0.2
+        every = reads.recent()
+        assert (every.rates.sums.transmitted, every.rates.a_second("transmitted")) == (27, 0.1)
+        assert [value for _, value in every.values("delivered") if value] == [5000, 100, 170]
+        assert len(every.minutes) == 60
+        assert every.minutes[-1][0] == now - 30
+        assert reads.recent("other").rates.sums == Traffic()
+        store.sweep(kept_before=0.0, idle_before=now + 200 * PERIOD - 30 * PERIOD, limit=10)
+        assert [value for _, value in reads.recent().values("delivered") if value] == [100, 170]
+    finally:
+        store.close()

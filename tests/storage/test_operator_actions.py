@@ -190,7 +190,7 @@ def in_flight(pair: Pair) -> str:
 def test_a_restart_is_refused_while_the_other_side_may_have_messages(pair: Pair) -> None:
     name = in_flight(pair)
     client = acting(pair.client.store, LATER)
-    with pytest.raises(NotPossible, match="1 messages were sent and are not acknowledged"):
+    with pytest.raises(NotPossible, match="1 message was sent and is not acknowledged"):
         client.sequence_actions.restart(name, ADA)
     assert actions(client) == []
     pair.run(NOW + 100)
@@ -236,7 +236,7 @@ def test_no_handler_of_a_paused_service_is_called_and_reception_goes_on(pair: Pa
     service = server.services.one("shop")
     assert service is not None
     assert (service.paused_by, service.waiting.value) == ("ada", 1)
-    assert "service shop is paused by ada; 1 messages wait" in [each.text for each in server.overview().problems]
+    assert "service shop is paused by ada; 1 message waits" in [each.text for each in server.overview().problems]
     with pytest.raises(NotPossible, match="paused already"):
         server.service_actions.pause("shop", ADA)
     server.service_actions.resume("shop", ADA)

@@ -272,3 +272,10 @@ def test_dead_letters_are_grouped_by_reason_and_come_in_pages(pair: Pair) -> Non
     assert [each.id for each in walk(lambda after: letters.page(after=after, limit=2))] == [*"01234x"]
     assert letters.one("x") is not None
     assert letters.one("y") is None
+
+
+def test_the_backlog_of_a_key_that_no_process_has_worked_on_has_its_endpoint(pair: Pair) -> None:
+    pair.send(["1", "2"], key="one")
+    pair.send(["3"], key="two")
+    (seen,) = seen_by(pair.client.store).overview().depth.endpoints
+    assert (seen.endpoint, str(seen.waiting), seen.attempts) == (URL, "3", 0)

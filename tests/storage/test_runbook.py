@@ -70,7 +70,7 @@ def stage(tmp_path: Path, command: Command) -> Iterator[Stage]:
 def unknown(stage: Stage, title: str) -> None:
     add_letters(stage.stores[0], outbound("a"))
     check, status = stage.run(title, "client")
-    assert (check.code, check.out) == (1, "WARNING - 1 dead letters wait for a decision\n")
+    assert (check.code, check.out) == (1, "WARNING - 1 dead letter waits for a decision\n")
     assert "dead letters" in status.out
 
 
@@ -118,7 +118,7 @@ def cannot_go_on(stage: Stage, title: str) -> None:
     stage.pair.client.turn(stage.now + 1)
     (line,) = stage.client.sequences.page(SequenceFilter(source=True)).items
     refused, parked = stage.run(title, "client", line.id)
-    refused.refused("1 messages were sent and are not acknowledged", code=1)
+    refused.refused("1 message was sent and is not acknowledged", code=1)
     assert parked.code == 0
     (letter,) = stage.client.letters.page().items
     assert letter.correlation == "order:2"

@@ -9,7 +9,7 @@ import pytest
 
 from mercury.cli.logs import TextFormatter
 from mercury.cli.output import console, notes, show_json, show_table
-from mercury.texts import printable, span
+from mercury.texts import counted, printable, span, times
 
 ESC, C1, TURN, LINE = "\x1b[2J", "\x9b31m", "\u202e", "\u2028"
 HOSTILE = f"a\nERROR b\r{ESC}{C1}{TURN}{LINE}\x07\ud800"
@@ -66,3 +66,15 @@ def test_tables_and_messages_of_commands_are_harmless(capsys: pytest.CaptureFixt
 )
 def test_spans_are_printed_in_their_two_largest_units(seconds: float, text: str) -> None:
     assert span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "text"),
+    [(0, False, "0 rows"), (1, False, "1 row"), (1, True, "more than 1 rows"), (12000, False, "12,000 rows")],
+)
+def test_numbers_come_with_the_right_words(count: int, more: bool, text: str) -> None:
+    assert counted(count, "row", "rows", more=more) == text
+
+
+def test_how_often_is_said_in_words() -> None:
+    assert [times(1), times(2)] == ["once", "2 times"]

@@ -15,6 +15,7 @@ from mercury.operations.letter_actions import Progress
 from mercury.operations.operator import Operations
 from mercury.storage.letters import Direction
 from mercury.storage.searching import LetterGroup, Page
+from mercury.texts import counted
 
 #: See `Question.inputs`.
 Inputs: TypeAlias = Sequence[tuple[str, str, str, bool]]
@@ -147,6 +148,6 @@ def done_with(done: Progress, what: str) -> Done:
     first = done.refusals[0][1] if done.refusals else ""
     if first in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN):
         first = f"{first.partition(':')[0]}. To include them, check the box “{TWICE[1].partition(':')[0]}”"
-    stay = "stays a dead letter" if done.refused == 1 else "stay dead letters"
+    stay = counted(done.refused, "stays a dead letter", "stay dead letters")
     tone = Tone.CAUTION if done.done else Tone.WRONG
-    return Done(to=link("letters"), note=f"{text} {done.refused:,} {stay}: {first}.", tone=tone)
+    return Done(to=link("letters"), note=f"{text} {stay}: {first}.", tone=tone)

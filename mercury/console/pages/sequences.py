@@ -14,6 +14,7 @@ from mercury.console.visits import BadRequest, NotFound, View, Visit, link
 from mercury.operations.operator import Operations
 from mercury.operations.sequences import SequenceLine, WholeSequence
 from mercury.statemachine.tables import RmdState, RmsState
+from mercury.statemachine.words import BY_NAME, STATES
 from mercury.storage.records import RmdRecord, RmsRecord, Role
 from mercury.storage.searching import SequenceFilter
 
@@ -29,7 +30,6 @@ PURPOSES: Mapping[Role, str] = MappingProxyType(
         Role.REPLY: "responses outside a sequence",
     }
 )
-STATES = tuple(dict.fromkeys(state.name for state in (*RmsState, *RmdState)))
 
 
 def add_pages(site: Site, operations: Operations) -> None:
@@ -37,7 +37,7 @@ def add_pages(site: Site, operations: Operations) -> None:
 
     def listed(visit: Visit) -> View:
         side, state = visit.text("side"), visit.text("state")
-        if (side and side not in SIDES) or (state and state not in STATES):
+        if (side and side not in SIDES) or (state and state not in BY_NAME):
             raise BadRequest(f"There is no side {side!r} or no state {state!r}.")
         part = visit.given("id")
         which = SequenceFilter(
@@ -51,7 +51,14 @@ def add_pages(site: Site, operations: Operations) -> None:
         found, after = named(operations, part) if part else page_of(operations, which, visit)
         return View(
             template="sequences.html",
-            values={"lines": found, "after": after, "which": which, "sides": SIDES, "states": STATES, "words": words},
+            values={
+                "lines": found,
+                "after": after,
+                "which": which,
+                "sides": SIDES,
+                "states": tuple(BY_NAME),
+                "words": words,
+            },
         )
 
     def shown(visit: Visit) -> View:
@@ -122,7 +129,7 @@ def words(line: SequenceLine) -> str:
     """The state of a sequence in words."""
     state = RmsState.FAILED if line.status.failure is not None else line.status.state
     closed = ", closed" if line.status.closed and not state.name.startswith("ENDED") else ""
-    return f"{drawing.WORDS[state]}{closed}"
+    return f"{STATES[state]}{closed}"
 
 
 def facts(whole: WholeSequence) -> list[Fact]:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
+import datetime
+
+from mercury.console import charts
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, NotFound, View, Visit
 from mercury.operations.operator import Operations
+from mercury.operations.traffic import RATE_MINUTES
 
 #: The failing messages of one page.
 PAGE = 50
 #: The name of the service of responses in addresses.
 NO_SERVICE = "-"
+#: What the charts of a service show.
+CHARTS = (("received", "received"), ("delivered", "delivered"), ("failures", "failed calls"))
 
 
-def add_pages(site: Site, operations: Operations) -> None:
-    """Add the list and the page of one service."""
+def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None:
+    """Add the list and the page of one service.
+
+    :param zone: the time zone of times in charts.
+    """
 
     def listed(visit: Visit) -> View:
         page = operations.services.failing(None, visit.given("after"), PAGE)
         return View(
             template="services.html",
-            values={"services": operations.services.all(), "failing": page.items, "after": page.after},
+            values={
+                "services": operations.services.all(),
+                "rates": operations.traffic.by_service(),
+                "minutes": RATE_MINUTES,
+                "failing": page.items,
+                "after": page.after,
+            },
         )
 
     def shown(visit: Visit) -> View:
@@ -28,6 +43,7 @@ def add_pages(site: Site, operations: Operations) -> None:
         if service is None:
             raise NotFound(f"Nothing is known of a service {name!r}: nothing waits for it, and no node hosts it.")
         page = operations.services.failing(name, visit.given("after"), PAGE)
+        recent = operations.traffic.recent(name)
         nodes = [each for each in operations.nodes.all() if name in each.node.services]
         return View(
             template="service.html",
@@ -37,6 +53,9 @@ def add_pages(site: Site, operations: Operations) -> None:
                 "failing": page.items,
                 "after": page.after,
                 "nodes": nodes,
+                "rates": recent.rates,
+                "charts": [(label, charts.bars(recent.values(each), label, zone)) for each, label in CHARTS],
+                "minutes": RATE_MINUTES,
             },
         )
 

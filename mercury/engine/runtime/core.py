@@ -27,6 +27,7 @@ from mercury.engine.source.worker import SourceWorker
 from mercury.engine.stage.application import StagedApplication
 from mercury.engine.stage.mover import StageMover, Target
 from mercury.engine.tracing import Tracing
+from mercury.engine.traffic import TrafficCounter
 from mercury.errors import StorageError
 from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import StorageManager, Topic
@@ -73,6 +74,8 @@ class Engine:
         monotonic: Callable[[], float] = time.monotonic,
         addresses: AddressBook | None = None,
     ) -> None:
+        #: Counts what this process does, for operators; passes on what it gets.
+        self.traffic = TrafficCounter(measurements, monotonic)
         claims = ClaimKeeper(store, ids.new(), settings.lease, monotonic)
         self._context = EngineContext(
             store=store,
@@ -82,9 +85,9 @@ class Engine:
             settings=settings,
             claims=claims,
             security=security or SecurityParties(time.time, ids.new),
-            measurements=measurements,
+            measurements=self.traffic,
             tracing=tracing,
-            running_calls=RunningCalls(measurements),
+            running_calls=RunningCalls(self.traffic),
             stage=target.room if target is not None else None,
         )
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
@@ -92,7 +95,7 @@ class Engine:
         #: The destinations with several addresses.
         self.addresses = addresses or AddressBook()
         #: Takes the times of exchanges.
-        self.measurements = measurements
+        self.measurements: Measurements = self.traffic
         #: The handlers and callbacks that run now.
         self.running_calls = self._context.running_calls
         #: The store's outages, as seen by this process.
@@ -219,11 +222,13 @@ class Engine:
         """The services that this process hosts; ``None`` = all."""
         return self._context.application.services()
 
-    def stop(self) -> None:
-        """Release all claims, and say that this process does not run any more."""
+    def stop(self, now: float) -> None:
+        """Release all claims, write what this process has done, and say that it does not run any more."""
         try:
             self._context.claims.release_all()
             if self._context.store.capabilities.shared:
+                if traffic := self.traffic.take():
+                    self._context.store.add_traffic(self.owner, now, traffic)
                 self._context.store.forget_node(self.owner)
         except StorageError as error:
             self.outages.failed(error, "the end of this process")  # its claims expire

@@ -1,4 +1,4 @@
-"""Says in the store that this process runs, so that operators see the processes of a store and what they do."""
+"""Says in the store that this process runs and what it has done, so that operators see it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from mercury.engine.exchange import Step
+from mercury.engine.traffic import TrafficCounter
+from mercury.errors import StorageError
 from mercury.storage.nodes import Node, NodeRegistry
 
 #: Seconds between two statements; a node counts as gone after several of them.
@@ -14,12 +16,14 @@ INTERVAL = 15.0
 
 
 class NodeWorker:
-    """Writes the row of this process at the start and at an interval: one statement each time.
+    """Writes the row of this process at the start and at an interval: one statement each time, and another one if it
+    has sent or delivered something meanwhile.
 
     :param identifier: the owner of the claims of this process.
     :param services: the services that it hosts; ``None`` = all.
     :param threads: the number of its threads.
     :param queue: the number of arrivals that wait to be stored.
+    :param traffic: counts what this process sends and delivers.
     :param started: seconds since the epoch.
     """
 
@@ -30,6 +34,7 @@ class NodeWorker:
         services: Callable[[], frozenset[str] | None],
         threads: Callable[[], int],
         queue: Callable[[], int],
+        traffic: TrafficCounter,
         started: float,
     ) -> None:
         self._store = store
@@ -37,6 +42,7 @@ class NodeWorker:
         self._services = services
         self._threads = threads
         self._queue = queue
+        self._traffic = traffic
         self._started = started
         self._due = started
 
@@ -62,8 +68,23 @@ class NodeWorker:
             queue=self._queue(),
         )
         self._store.note_node(node)
+        self.write_traffic(now)
         self._due = now + INTERVAL
         return Step()
+
+    def write_traffic(self, now: float) -> None:
+        """Write what this process has done since it was last written.
+
+        :raises StorageError: the store failed; it is written the next time.
+        """
+        taken = self._traffic.take()
+        if not taken:
+            return
+        try:
+            self._store.add_traffic(self._identifier, now, taken)
+        except StorageError:
+            self._traffic.put_back(taken)
+            raise
 
     def next_due(self) -> float | None:
         """When the next statement is due, in seconds since the epoch."""

@@ -116,7 +116,7 @@ class Runtime:
         if store.capabilities.shared:
             self._all_pools.append(self._held)
             counts = (lambda: len(self._pool_threads), lambda: self._arrivals.length)
-            node = NodeWorker(store, engine.owner, engine.services, *counts, clock())
+            node = NodeWorker(store, engine.owner, engine.services, *counts, engine.traffic, clock())
             self._all_pools.append(self._pool(["mercury-node"], node, NODE_INTERVAL))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()
@@ -177,7 +177,7 @@ class Runtime:
         if late:
             log.warning("still busy after %.1f s, left behind: %s", deadline, ", ".join(late))
         # In a thread, because abandoned work may hold a lock that this needs. Claims that are not released expire.
-        ending = threading.Thread(target=self._engine.stop, name="mercury-ending", daemon=True)
+        ending = threading.Thread(target=self._engine.stop, args=(self._clock(),), name="mercury-ending", daemon=True)
         ending.start()
         ending.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         self._transport.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from mercury.storage.memory.locks import HeldLocks, LockTable
 from mercury.storage.memory.replay import MemoryReplay
 from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
-from mercury.storage.nodes import Node
+from mercury.storage.nodes import Node, Traffic
 from mercury.storage.records import SequenceKey
 
 if TYPE_CHECKING:
@@ -384,6 +384,9 @@ class MemoryStore:
 
     def note_node(self, node: Node) -> None:
         """Nothing: the process of this store ends with it."""
+
+    def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
+        """Nothing, likewise."""
 
     def forget_node(self, identifier: str) -> None:
         """Nothing, likewise."""

@@ -162,6 +162,10 @@ class Dialect(ABC):
         """The texts in the list ``name`` (a parameter, as in `among`) as rows with the column ``value``, in order."""
 
     @abstractmethod
+    def beginning(self, column: ColumnElement[str], mark: str) -> ColumnElement[str]:
+        """The text of a column before the first occurrence of a mark; a text without it gives any text."""
+
+    @abstractmethod
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         """Update rows with the same columns by their column ``key``, in one statement."""
 

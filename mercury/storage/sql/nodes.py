@@ -1,20 +1,25 @@
-"""The rows of the processes on a store."""
+"""The rows of the processes on a store, and of what they have done in each minute."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete
 
-from mercury.storage.nodes import Node
+from mercury.storage.nodes import PERIOD, Node, Traffic
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.reads.operators import node_values
-from mercury.storage.sql.schema import NODE
+from mercury.storage.sql.schema import NODE, TRAFFIC
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from mercury.storage.sql.dialect import Dialect
+
+#: The columns that are added to.
+SUMS = tuple(each.name for each in fields(Traffic) if each.name != "service")
 
 
 def note(dialect: Dialect, connection: Connection, node: Node) -> None:
@@ -23,6 +28,18 @@ def note(dialect: Dialect, connection: Connection, node: Node) -> None:
     row = dialect.upsert(NODE).values(**values)
     with translated():
         connection.execute(row.on_conflict_do_update(index_elements=[NODE.c.id], set_=values))
+
+
+def add_traffic(
+    dialect: Dialect, connection: Connection, identifier: str, at: float, traffic: Sequence[Traffic]
+) -> None:
+    """As `NodeRegistry.add_traffic`, in one statement."""
+    minute = int(at) // PERIOD
+    row = dialect.upsert(TRAFFIC).values([{"minute": minute, "node": identifier, **asdict(each)} for each in traffic])
+    key = [TRAFFIC.c.minute, TRAFFIC.c.node, TRAFFIC.c.service]
+    sums = {name: TRAFFIC.c[name] + row.excluded[name] for name in SUMS}
+    with translated():
+        connection.execute(row.on_conflict_do_update(index_elements=key, set_=sums))
 
 
 def forget(connection: Connection, identifier: str) -> None:

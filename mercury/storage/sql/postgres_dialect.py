@@ -254,6 +254,9 @@ class Postgres(Dialect):
         values = func.unnest(cast(bindparam(name, type_=ListOf()), ARRAY(Text)))
         return values.table_valued("value").render_derived(name="each")
 
+    def beginning(self, column: ColumnElement[str], mark: str) -> ColumnElement[str]:
+        return func.split_part(column, mark, 1)
+
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if rows:
             change(connection, *self.updating(table, key, rows))

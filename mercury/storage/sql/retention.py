@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, ColumnElement, Table, delete, exists, select
 
+from mercury.storage.nodes import PERIOD
 from mercury.storage.sql.schema import (
     AUDIT,
     CLAIM,
@@ -19,10 +20,14 @@ from mercury.storage.sql.schema import (
     RMS_KEY,
     RMS_MESSAGE,
     RMS_SEQUENCE,
+    TRAFFIC,
 )
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+#: Minutes for which the traffic of a minute is kept, beside those of idle rows.
+TRAFFIC_KEPT = 180
 
 
 def sweep(
@@ -34,11 +39,13 @@ def sweep(
     sequence = exists().where(RMD_SEQUENCE.c.identifier == buffer.c.sequence)
     unnumbered = exists().where(RMS_MESSAGE.c.key_id == key.c.key_id, RMS_MESSAGE.c.number.is_(None))
     sequences = exists().where(RMS_SEQUENCE.c.key_id == key.c.key_id)
+    oldest = int(idle_before) // PERIOD - TRAFFIC_KEPT
     gone = (
         _delete(connection, RMS_KEPT, RMS_KEPT.c.message_id, limit, RMS_KEPT.c.settled_at < kept_before),
         _delete(connection, CLAIM, CLAIM.c.resource, limit, CLAIM.c.until < idle_before),
         _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before),
         _delete(connection, NODE, NODE.c.id, limit, NODE.c.seen_at < idle_before),
+        _delete(connection, TRAFFIC, TRAFFIC.c.minute, limit, TRAFFIC.c.minute < oldest),
         _delete(connection, REPLAY, REPLAY.c.digest, limit, REPLAY.c.expires < idle_before),
         _delete(connection, buffer, buffer.c.sequence, limit, ~sequence, ~waiting),
         # The row is only a lock: it is inserted again when it is needed.

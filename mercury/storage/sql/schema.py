@@ -224,6 +224,21 @@ HEURISTIC = _table(
 
 # --- operators -------------------------------------------------------------------------------------------------------
 
+#: What each process has done in each minute, for each service; removed after hours.
+TRAFFIC = _table(
+    "traffic",
+    _number("minute", primary_key=True),
+    _text("node", primary_key=True),
+    _text("service", primary_key=True),
+    _number("transmitted"),
+    _number("repeated"),
+    _number("received"),
+    _number("delivered"),
+    _number("calls"),
+    _number("failures"),
+    _time("seconds"),
+)
+
 #: One row for each running process, by the owner of its claims; removed at an orderly stop.
 NODE = _table(
     "node",

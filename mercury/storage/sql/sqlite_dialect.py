@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from sqlalchemy import (
     URL,
+    ColumnElement,
     Connection,
     Engine,
     FromClause,
@@ -105,6 +106,9 @@ class Sqlite(Dialect):
 
     def each(self, name: str) -> FromClause:
         return func.json_each(bindparam(name, type_=ListOf())).table_valued("value", name="each")
+
+    def beginning(self, column: ColumnElement[str], mark: str) -> ColumnElement[str]:
+        return func.substr(column, 1, func.instr(column, mark) - 1)
 
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         if rows:

@@ -14,7 +14,7 @@ from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
 from mercury.storage.claims import ACTIVE_MEMBER, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
-from mercury.storage.nodes import Node
+from mercury.storage.nodes import Node, Traffic
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql import attachments, claims, clocks, gauges, nodes, retention, work
 from mercury.storage.sql.bounded import BoundedDict
@@ -273,6 +273,10 @@ class SqlStore:
     def note_node(self, node: Node) -> None:
         with self.reading() as connection:
             nodes.note(self.dialect, connection, node)
+
+    def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
+        with self.reading() as connection:
+            nodes.add_traffic(self.dialect, connection, identifier, at, traffic)
 
     def forget_node(self, identifier: str) -> None:
         with self.reading() as connection:

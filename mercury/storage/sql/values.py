@@ -104,6 +104,19 @@ def read_channel(text: str) -> Channel:
     return typing.cast(Channel, _value(Channel, json.loads(text)))
 
 
+#: What follows the endpoint in the text of a channel, and nowhere before: the channel's key is its first field.
+ENDPOINT_END = '","name":'
+
+
+def endpoint_in(beginning: str) -> str | None:
+    """The endpoint of a channel, from its text up to `ENDPOINT_END`; ``None`` = the text is damaged."""
+    try:
+        endpoint = json.loads(f'{beginning}"}}}}')["key"]["endpoint"]
+    except (ValueError, LookupError, TypeError):
+        return None
+    return endpoint if isinstance(endpoint, str) else None
+
+
 def write_reference(reference: EndpointReference) -> str:
     if sum(map(len, reference.parameters)) > CACHED:
         return _dumps(_plain(reference))

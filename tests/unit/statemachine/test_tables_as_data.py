@@ -14,6 +14,7 @@ import pytest
 from mercury.statemachine import effects, render
 from mercury.statemachine.table import ImpossibleEvent, Kind, Row, Table, read_table
 from mercury.statemachine.tables import ALL, INVOKER, RMD, RMS, InvokerState, RmdState, RmsEvent, RmsState
+from mercury.statemachine.words import EVENTS
 
 DOCS = Path(__file__).parents[3] / "docs"
 PAGE = DOCS / "state-machines.md"
@@ -206,7 +207,7 @@ def test_every_outcome_of_an_event_in_a_state_is_in_the_grid(table: AnyTable) ->
 
 @BY_NAME
 def test_every_event_has_a_meaning(table: AnyTable) -> None:
-    assert all(render.MEANINGS[event] for event in table.events)
+    assert all(EVENTS[event] for event in table.events)
 
 
 def test_every_state_of_the_two_ends_has_its_other_names() -> None:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import tracemalloc
 from typing import Any
 
+import pytest
+
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import EndpointReference
 from mercury.storage.letters import outbound_letter
 from mercury.storage.records import Channel, OutboundMessage, Role, SequenceKey
 from mercury.storage.sizes import RESPONSE
+from mercury.storage.sql import values
 from mercury.storage.sql.values import read_parts, read_reference, write_channel, write_parts, write_reference
 
 PARAMETER = '<p xmlns="urn:p">{}</p>'
@@ -84,3 +87,14 @@ def test_size_of_a_dead_letter_covers_every_text_that_its_peer_has_chosen() -> N
     letter = outbound_letter(row, "urn:letter", "no peer", Certainty.UNKNOWN, 0.0)
     stored = len(write_channel(row.channel)) + 4 * len(LONG)
     assert stored <= letter.size <= stored + 2048
+
+
+@pytest.mark.parametrize("endpoint", ["http://a.example/b?c=1", 'with ","name": in it', "\\", "ü\u202e"])
+def test_the_endpoint_of_a_channel_is_read_from_the_beginning_of_its_text(endpoint: str) -> None:
+    text = values.write_channel(Channel(key=SequenceKey(endpoint, "name")))
+    assert values.endpoint_in(text.partition(values.ENDPOINT_END)[0]) == endpoint
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"key":[]', '{"key":{"endpoint":1', '{"endpoint":"'])
+def test_a_damaged_channel_has_no_endpoint(text: str) -> None:
+    assert values.endpoint_in(text) is None

@@ -1,4 +1,4 @@
-"""The part of the second schema for operators: nodes, paused services and the audit."""
+"""The part of the second schema for operators: nodes, what they have done, paused services and the audit."""
 
 from __future__ import annotations
 
@@ -22,6 +22,18 @@ def create(op: Operations) -> None:
         sa.Column("threads", sa.BigInteger(), nullable=False),
         sa.Column("queue", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id"),
+    )
+    op.create_table(
+        "mercury_traffic",
+        sa.Column("minute", sa.BigInteger(), nullable=False),
+        sa.Column("node", sa.Text(), nullable=False),
+        sa.Column("service", sa.Text(), nullable=False),
+        *(
+            sa.Column(name, sa.BigInteger(), nullable=False)
+            for name in ("transmitted", "repeated", "received", "delivered", "calls", "failures")
+        ),
+        sa.Column("seconds", sa.Double(), nullable=False),
+        sa.PrimaryKeyConstraint("minute", "node", "service"),
     )
     op.create_table(
         "mercury_paused_service",
@@ -48,5 +60,5 @@ def create(op: Operations) -> None:
 
 
 def drop(op: Operations) -> None:
-    for name in ("audit", "paused_service", "node"):
+    for name in ("audit", "paused_service", "traffic", "node"):
         op.drop_table(f"mercury_{name}")

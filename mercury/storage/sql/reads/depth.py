@@ -19,9 +19,9 @@ from mercury.storage.sql.schema import (
     HEURISTIC,
     INVOKER_BUFFER,
     INVOKER_MESSAGE,
-    RMS_KEY,
     RMS_MESSAGE,
 )
+from mercury.storage.sql.values import ENDPOINT_END, endpoint_in
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
@@ -82,31 +82,17 @@ def endpoints(tx: SqlTransaction, limit: int) -> tuple[EndpointSeen, ...]:
     sent = _sent()
     row = sent.c
     undone = or_(not_(row.acknowledged), and_(row.expects_response, not_(row.answered)))
-    by_key = (
-        select(
-            row.key_id,
+    oldest = func.min(row.created_at)
+    beginning = tx.dialect.beginning(row.channel, ENDPOINT_END).label("beginning")
+    rows = tx.read(
+        select_any(
+            beginning,
             func.count().label("many"),
-            func.min(row.created_at).label("oldest"),
+            oldest.label("oldest"),
             func.max(row.attempts).label("attempts"),
-            func.min(row.channel).label("channel"),
         )
         .where(undone)
-        .group_by(row.key_id)
-        .subquery("by_key")
-    )
-    named = func.coalesce(RMS_KEY.c.endpoint, "").label("endpoint")
-    endpoint = (
-        select(by_key, named).join_from(by_key, RMS_KEY, RMS_KEY.c.key_id == by_key.c.key_id, isouter=True).subquery()
-    )
-    oldest = func.min(endpoint.c.oldest)
-    rows = tx.read(
-        select(
-            endpoint.c.endpoint,
-            func.sum(endpoint.c.many).label("many"),
-            oldest.label("oldest"),
-            func.max(endpoint.c.attempts).label("attempts"),
-        )
-        .group_by(endpoint.c.endpoint)
+        .group_by(beginning)
         .order_by(oldest)
         .limit(limit)
     )
@@ -114,7 +100,7 @@ def endpoints(tx: SqlTransaction, limit: int) -> tuple[EndpointSeen, ...]:
     more = read["read"] > MOST_ROWS
     return tuple(
         EndpointSeen(
-            endpoint=row["endpoint"],
+            endpoint=endpoint_in(row["beginning"]) or "(damaged)",
             waiting=Count(int(row["many"]), more),
             oldest=row["oldest"],
             attempts=row["attempts"],
