@@ -60,6 +60,8 @@ class AddressBook:
     def add(self, uri: str) -> FailoverUri:
         """The destination that a URI means; its options hold from now on.
 
+        The endpoint of a known destination means that one, with its options.
+
         :raises ConfigurationError: the URI is wrong, its name is not in the settings, or the same addresses are in use
             with other options.
         """
@@ -67,6 +69,8 @@ class AddressBook:
             return self._known(uri)
         found = read_failover(uri)
         with self._mutex:
+            if uri in self._given:
+                return self._given[uri]  # what the destination is known by in the store
             before = self._given.setdefault(found.endpoint, found)
             if before != found:
                 raise ConfigurationError(

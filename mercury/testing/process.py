@@ -5,8 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Step
+from mercury.engine.failover_uri import is_failover
 from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.member_posts import addressed
 from mercury.errors import TransientStorageError
+from mercury.statemachine.failover import Failure
 from mercury.storage.api import StorageManager, Topic
 from mercury.testing.flights import Exchange, Flight
 from mercury.testing.store import Crash
@@ -28,6 +31,8 @@ class Process(ABC):
         self.up = False
         self.crashes = 0
         self._wire = wire
+        #: Of posts to destinations with several addresses, by slot: the address.
+        self._sent_to: dict[tuple[str, str, int], str] = {}
         wire.processes[host] = self
 
     # --- to be overridden ------------------------------------------------------------------------------------------
@@ -99,9 +104,20 @@ class Process(ABC):
         """Put the engine's messages on the wire."""
         for outgoing in posts:
             self.posted(outgoing)
+            sent = self._addressed(outgoing)
             self._wire.launch(
-                Flight(self.engine.encoded(outgoing).whole(), outgoing.url, Exchange(self, self.engine, outgoing))
+                Flight(self.engine.encoded(sent).whole(), sent.url, Exchange(self, self.engine, outgoing))
             )
+
+    def _addressed(self, outgoing: Outgoing) -> Outgoing:
+        """A post to the chosen one of the addresses of its destination. One that fails is due again like others."""
+        if not is_failover(outgoing.url):
+            return outgoing
+        book = self.engine.addresses
+        chosen = book.choose(outgoing.url, self._wire.clock.now, 0.0)
+        address = chosen if isinstance(chosen, str) else book.first(outgoing.url)
+        self._sent_to[outgoing.slot] = address
+        return addressed(outgoing, address)
 
     def receive(self, arrivals: list[Arrival]) -> list[Answer] | None:
         """Handle arrivals in one transaction; ``None`` = the process crashed meanwhile."""
@@ -123,6 +139,9 @@ class Process(ABC):
 
     def answered(self, outgoing: Outgoing, http: HttpMessage) -> None:
         """Called when a posted message has got an HTTP reply."""
+        address = self._sent_to.pop(outgoing.slot, None)
+        if address is not None:
+            self.engine.addresses.worked(outgoing.url, address, self._wire.clock.now)
         try:
             arrival = self.engine.answered(outgoing, http, self._wire.clock.now)
         except Crash:
@@ -135,6 +154,9 @@ class Process(ABC):
 
     def failed(self, outgoing: Outgoing, error: str) -> None:
         """Called when the exchange of a posted message has failed."""
+        now, address = self._wire.clock.now, self._sent_to.pop(outgoing.slot, None)
+        if address is not None:
+            self.engine.addresses.failed(outgoing.url, address, now, now, 0.0, Failure.UNREACHED)
         try:
             self.engine.failed(outgoing, error, self._wire.clock.now)
         except Crash:

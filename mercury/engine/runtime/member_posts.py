@@ -154,6 +154,8 @@ class MemberPosts:
             return
         chosen = self._book.choose(endpoint, now, self._chance())
         if isinstance(chosen, Until):
+            if each.exchanges:
+                self._errors.failed(endpoint, f"{endpoint}: no address works, the last was {each.reason}", now)
             with self._changed:
                 each.phase, each.due = _Phase.WAITS, min(chosen.due, each.until)
                 self._changed.notify_all()

@@ -103,7 +103,9 @@ def test_same_addresses_cannot_have_two_sets_of_options() -> None:
         mercury.to(f"{BOTH}?randomize=false")
         mercury.to(f"{BOTH}?randomize=false", key="other")
         with pytest.raises(ConfigurationError, match="in use with other options"):
-            mercury.to(BOTH)
+            mercury.to(f"{BOTH}?timeout=1")
+        mercury.to(mercury.to(f"{BOTH}?randomize=false").endpoint)
+        assert not mercury.peers.addresses.options(BOTH).randomize, "the endpoint means the destination as it is known"
 
 
 def test_settings_name_a_destination_whose_addresses_may_change() -> None:

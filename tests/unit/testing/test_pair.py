@@ -344,3 +344,15 @@ def test_no_thread_is_started(shop: Shop) -> None:
     send(pair, 1)
     pair.run()
     assert threading.active_count() == before
+
+
+def test_address_that_nobody_listens_at_leads_to_the_next(shop: Shop) -> None:
+    pair = Pair(shop.service)
+    uri = f"failover:(http://nowhere.example/services/orders,{pair.url()})?randomize=false&initialReconnectDelay=10000"
+    orders = pair.client.to(uri)
+    orders.send(PlaceOrder(1))
+    orders.send(PlaceOrder(2))
+    pair.run()
+    pair.advance(60)
+    assert shop.placed == [1, 2]
+    assert pair.waiting() == []

@@ -50,9 +50,10 @@ class World:
         self.book = AddressBook()
         self.endpoint = self.book.add(f"{LIST}?{options}").endpoint
         self.encoded: list[Outgoing] = []
+        self.errors = EndpointErrors()
         self.posts = MemberPosts(
             self.book,
-            EndpointErrors(),
+            self.errors,
             self._encode,
             self._begin,
             self.ended.extend,
@@ -219,3 +220,15 @@ def test_to_is_the_address_unless_the_sender_has_set_another() -> None:
     assert post.url == A
     assert post.envelope.to == EndpointReference(A)
     assert addressed(outgoing(1, "urn:gateway"), A).envelope.to == EndpointReference("urn:gateway")
+
+
+def test_destination_whose_addresses_all_fail_says_so_while_its_posts_wait() -> None:
+    world = World("randomize=false&initialReconnectDelay=20000")
+    world.post(1)
+    for index, address in enumerate((A, B)):
+        assert world.posted_to(index) == address
+        world.ends(index, TransportError(f"{address}: refused"))
+    reason = f"{LIST}: no address works, the last was {B}: refused"
+    eventually(lambda: world.errors.get(LIST) == reason, "the error is shown")
+    assert world.ended == []
+    world.posts.stop()
