@@ -1,7 +1,8 @@
 """Measure Mercury beside what a user would pick instead: ``python -m benchmarks [PART ...] [options]``.
 
-Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``; all by default. Each figure is printed as it is
-found, appended to ``results.jsonl`` as a line of JSON, and at the end put into the tables and plots of the results.
+Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``; all by default. Each figure is printed
+as it is found, appended to ``results.jsonl`` as a line of JSON, and at the end put into the tables and plots of the
+results.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import growth, rival_packages
+from benchmarks import growth, rival_packages, stage
 from benchmarks.brokers import Unavailable
 from benchmarks.child import ROOT, ChildEnded, end_in_order
 from benchmarks.costs import all_costs, reconciled
@@ -29,7 +30,7 @@ from benchmarks.rounds import Bench, GivenUp, Record, one_round, progress
 from benchmarks.ways import Kind, connect, kinds
 from mercury.postgres.embedded import EmbeddedPostgres
 
-PARTS = ("ways", "costs", "growth", "reconcile")
+PARTS = ("ways", "costs", "growth", "reconcile", "stage")
 #: Settings of the one PostgreSQL server: durable, and with the times of commits.
 SETTINGS = {"track_commit_timestamp": "on", "max_connections": "200", "shared_buffers": "256MB"}
 
@@ -101,6 +102,7 @@ def run(
             "costs": lambda: all_costs(bench),
             "growth": lambda: growth.all_growth(bench, quick=quick, largest=largest),
             "reconcile": lambda: reconciled(20_000 if quick else 1_000_000),
+            "stage": lambda: stage.all_stages(postgres.create_database, temporary, quick=quick),
         }
         for part in parts:
             keep(work[part]())
