@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from mercury.engine.address_book import AddressBook, FailoverSettings
 from mercury.engine.addresses import climbs, origin_of, split_url
+from mercury.engine.failover_uri import is_failover
 from mercury.engine.runtime.certificate_files import FileContext
 from mercury.errors import ConfigurationError
 from mercury.security.settings import MessageSecurity
@@ -246,7 +247,12 @@ class Peers:
         """The settings for the peer at a URL."""
         if not self._known:
             return self._others
-        origin, path = _split(self.addresses.first(url))
+        try:
+            origin, path = _split(self.addresses.first(url))
+        except ConfigurationError:
+            if not is_failover(url):
+                raise
+            return self._others  # the settings no longer have it: its posts fail with that reason
         for each in self._known:
             # A server may resolve a path that climbs to one that the entry's credentials are not for.
             is_below = (path + "/").startswith(each.path) and (each.path == "/" or not climbs(path))

@@ -7,6 +7,7 @@ import pytest
 from mercury import ConfigurationError, Mercury, Peer, Settings
 from mercury.engine.address_book import AddressBook, FailoverSettings
 from mercury.engine.failover_uri import read_failover
+from mercury.engine.runtime.peers import Peers
 from mercury.statemachine.failover import FailoverOptions
 
 A, B = "http://a.example/svc", "http://b.example:81/svc"
@@ -136,6 +137,12 @@ def test_addresses_of_one_destination_have_one_set_of_peer_settings() -> None:
         pytest.raises(ConfigurationError, match="other settings for some addresses"),
     ):
         mercury.to(BOTH)
+
+
+def test_destination_that_left_the_settings_has_the_settings_of_other_peers() -> None:
+    peers = Peers({A: Peer(token="a")})
+    assert peers.find("failover:gone").peer.token is None
+    assert peers.find(f"failover:({A})").peer.token == "a"
 
 
 def test_list_that_only_the_store_knows_has_the_defaults_until_the_application_names_it() -> None:
