@@ -191,7 +191,7 @@ def test_letters_that_may_take_effect_twice_are_redriven_only_if_a_box_is_checke
     assert letters(operations, LetterFilter(endpoint=BANK)) == []
 
 
-def test_what_stays_dead_of_all_is_said_in_another_color_than_success(browser: Browser) -> None:
+def test_letters_that_stay_dead_are_said_in_another_color_than_success(browser: Browser) -> None:
     question = browser.get("letters-redrive")
     assert question.title == "Redrive 10 dead letters?"
     assert f"2 to {BANK}: expired." in question.words
