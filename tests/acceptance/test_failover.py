@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mercury import Mercury, RetransmissionPolicy, SourcePolicy
+from mercury import Certainty, Mercury, RetransmissionPolicy, Service, SourcePolicy
 from mercury.engine.events import Side
 from tests.acceptance.app import Note
 from tests.acceptance.processes import Serving, eventually
@@ -72,3 +72,30 @@ def test_member_that_does_not_serve_or_is_stopped_or_killed_leads_to_the_next(tm
         sources = [each for each in client.sequences() if each.side is Side.SOURCE]
         assert len(sources) == 1, "the sequence goes on, whichever member answers"
         eventually(lambda: sender.pending == 0, "everything is acknowledged")
+
+
+def test_member_with_another_store_does_nothing_of_a_sequence_that_it_does_not_know() -> None:
+    handled: dict[str, list[str]] = {"a": [], "b": []}
+
+    def serves(name: str) -> Service:
+        desk = Service("desk")
+
+        @desk.operation
+        def note(what: Note) -> None:
+            handled[name].append(what.text)
+
+        return desk
+
+    with Mercury("memory:") as first, Mercury("memory:") as second, Mercury("memory:") as client:
+        one, two = (each.listen(serves(name)) for each, name in ((first, "a"), (second, "b")))
+        sender = client.to(f"failover:({one}/services/desk,{two}/services/desk)?randomize=false")
+        sender.send(Note("1"))
+        eventually(lambda: handled["a"] == ["1"] and sender.pending == 0, "the first member handles a message")
+        first.stop()
+        sender.send(Note("2"))
+        eventually(lambda: client.dead_letters(), "what the first member may have got is in doubt")
+        (letter,) = client.dead_letters()
+        assert letter.certainty is Certainty.UNKNOWN
+        assert handled == {"a": ["1"], "b": []}, "nothing is repeated to the other store"
+        sender.send(Note("3"))
+        eventually(lambda: handled["b"] == ["3"], "a new sequence begins there")

@@ -162,3 +162,11 @@ def test_undelivered_hello_message_is_delivered_at_the_next_start(tmp_path: Path
         assert python(*hello).code == 0
         server.signal(signal.SIGTERM)
         assert server.ends().out.splitlines()[1:] == ["Good morning!", "Good day!", "Good evening!"] * 2
+
+
+def test_pair_of_members_handles_every_order_once_although_the_active_one_is_killed() -> None:
+    ended = python("-m", "samples.failover", "--orders", "20")
+    assert ended.code == 0, ended.err
+    killed, result = ended.out.splitlines()
+    assert killed == "order 10 is sent, and the active member is killed"
+    assert result == "20 handled by 2 members: 0 lost, 0 repeated, in order"
