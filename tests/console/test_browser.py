@@ -18,6 +18,7 @@ from mercury.storage.letters import LetterFilter
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
+from .attack import text_of
 from .browsing import OPERATOR, READER, console_of, serving
 from .chromium import chromium, missing
 from .pictures import WIDTH, pages
@@ -27,13 +28,6 @@ pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
 #: Seconds that a condition may take.
 PATIENCE = 20.0
-#: What an attacker puts into each text: it would write into the page's title.
-ATTACK = (
-    "<script>document.title='RAN'</script><img src=x onerror=\"document.title='RAN'\">"
-    "\"onmouseover=\"document.title='RAN'\" '><svg/onload=document.title='RAN'> {{7*7}} \u202e"
-)
-#: In XML, as an application or a peer sends it.
-IN_XML = ATTACK.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +43,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
 
 @pytest.fixture(scope="module")
 def attacked(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare(
-        tmp_path_factory.mktemp("attacked"), lambda field: IN_XML if field in ("payload", "header") else ATTACK
-    )
+    return prepare(tmp_path_factory.mktemp("attacked"), text_of)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.access_mutants import ACCESS
 from tests.mutation.batch_mutants import BATCHES
+from tests.mutation.console_mutants import CONSOLE
 from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
 from tests.mutation.life_mutants import LIFE
@@ -562,6 +563,7 @@ TESTED = (
         "::test_mercury_gets_its_responses_in_order_however_many_answers_to_create_sequence_are_lost",
     ),
     *ACCESS,
+    *CONSOLE,
     *OPERATIONS,
     *FLOW,
     *LIFE,

@@ -1,0 +1,50 @@
+"""The guards of the console, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+ACCESS, ATTACKS = "tests/console/test_access.py", "tests/console/test_attacks.py"
+
+
+def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    return Mutant(f"console: {name}", (Change(symbol, before, after),), test=test)
+
+
+CONSOLE = (
+    guard(
+        "forms of other sessions",
+        "mercury.console.gate:Gate.enter_with_form",
+        'if not self.sessions.owns_form(caller.session, (caller.form.get("form_token") or [""])[0]):',
+        "if False:",
+        f"{ACCESS}::test_a_form_token_of_another_session_does_nothing",
+    ),
+    guard(
+        "actions of readers",
+        "mercury.console.site:Site._act",
+        "if not may_act(caller.user):",
+        "if False:",
+        "tests/console/test_actions.py::test_a_reader_sees_every_page_and_no_action",
+    ),
+    guard(
+        "names of other hosts",
+        "mercury.console.requests:check_host",
+        "client not in LOOPBACK or host not in LOCAL_NAMES or proxied",
+        "client not in LOOPBACK or proxied",
+        f"{ACCESS}::test_a_page_of_another_name_gets_nothing",
+    ),
+    guard(
+        "the content security policy",
+        "mercury.console.headers:SecurityHeaders.__call__",
+        "headers.setdefault(name, value)",
+        "pass",
+        f"{ACCESS}::test_every_answer_forbids_other_scripts_frames_guesses_and_copies",
+    ),
+    guard(
+        "stored scripts",
+        "mercury.console.rendering:Templates.__init__",
+        "autoescape=True",
+        "autoescape=False",
+        f"{ATTACKS}::test_no_stored_text_is_part_of_a_page_s_html",
+    ),
+)
