@@ -56,7 +56,7 @@ def test_no_stored_text_is_part_of_a_page_s_html(browser: Browser) -> None:
     assert seen.count("&lt;script&gt;document.title") > 20  # it was there, as text
 
 
-def test_what_a_user_writes_into_an_address_is_no_html(browser: Browser) -> None:
+def test_a_text_in_an_address_is_no_html(browser: Browser) -> None:
     mark = '"><script>1</script>'
     for page in ("messages", "letters", "sequences", "audit", "sequence", "letter", "service", "report", "login"):
         answer = browser.get(
