@@ -220,6 +220,18 @@ def test_a_stage_with_as_many_messages_as_it_may_hold_refuses_new_ones_as_busy(m
     assert handled(staged) == orders(1, 30)
 
 
+def test_a_stage_that_is_full_at_the_start_of_a_process_takes_no_more(make: Make) -> None:
+    staged = make(StageSettings(max_messages=10))
+    staged.store.away = True
+    staged.pair.send(orders(1, 10))
+    staged.pair.run(NOW)
+    staged.start()
+    staged.pair.server.turn(NOW)
+    staged.pair.send(orders(11, 30), key="another")
+    staged.pair.run(NOW + LATER)
+    assert staged.waiting <= 11  # the first message of a sequence is taken in any case
+
+
 def test_a_stage_with_as_many_bytes_as_it_may_hold_refuses_new_messages_as_busy(make: Make) -> None:
     staged = make(StageSettings(max_bytes=20_000))
     staged.store.away = True

@@ -49,6 +49,8 @@ class StageMover:
         self._room = target.room
         self._outages = Outages()
         self._failures = 0
+        #: Whether the messages that an earlier process has left in the stage are counted.
+        self._counted = False
         #: Not before this time, because the store has failed or has no room; seconds since the epoch.
         self._retry_at = 0.0
         #: As of the worker whose place it takes: a stage has no responses, and one thread moves.
@@ -61,8 +63,10 @@ class StageMover:
             return Step(more=False)
         stage = self._context.store
         due = stage.due_invoker(now, self._context.settings.sequence_batch, self._work_filter)
-        if not due:
+        if not due or not self._counted:
             self._room.recount(lambda: _waiting(stage, now))
+            self._counted = True
+        if not due:
             return Step(more=False)
         with stage.transaction() as tx:
             moves = read(tx, due, self._settings)
