@@ -266,11 +266,18 @@ class Link:
     def _close(self, connection: Connection) -> None:
         """Reset both ends."""
         self._connections.discard(connection)
+        for pending in (connection.on_reply, connection.slow[0] if connection.slow is not None else None):
+            if pending is not None and pending is self._trigger:
+                pending.fired = False  # it ended before its moment came: the next attempt has it
         current = asyncio.current_task()
         for task in connection.tasks:
             if task is not current:
                 task.cancel()
+        loop = asyncio.get_running_loop()
         for end in connection.ends():
+            if end.fileno() >= 0:  # now, because the next socket may get the same number at once
+                loop.remove_reader(end)
+                loop.remove_writer(end)
             with contextlib.suppress(OSError):
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.close()

@@ -59,7 +59,8 @@ def page(result: TrialResult) -> str:
 
 def sentence(result: TrialResult) -> str:
     """The result in one or two sentences."""
-    ran, wrong = len(result.branches), sum(each.verdict.is_wrong for each in result.branches)
+    ran, slow = len(result.branches), result.counts[Verdict.SLOW]
+    wrong = sum(each.verdict.is_wrong for each in result.branches) - slow
     rest = "" if ran == result.planned else f" {result.planned - ran:,} more did not run."
     unknown = sum(each.verdict in UNKNOWN for each in result.branches)
     if unknown:
@@ -68,7 +69,8 @@ def sentence(result: TrialResult) -> str:
         return f"{wrong:,} of {ran:,} branches are wrong.{rest}"
     if result.stream.verdict.is_wrong:
         return f"The steady stream is wrong: {result.stream}.{rest}"
-    return f"Nothing was lost, repeated, altered or out of order in {ran - unknown:,} branches.{rest}"
+    late = f" {slow:,} took longer than permitted." if slow else ""
+    return f"Nothing was lost, repeated, altered or out of order in {ran - unknown:,} branches.{late}{rest}"
 
 
 def style(verdict: Verdict) -> str:
@@ -169,7 +171,7 @@ def histogram(result: TrialResult) -> Markup:
         )
     parts.append(f'<line class="grid" x1="0" x2="{WIDTH}" y1="124" y2="124"/>')
     parts += _marks(most, [(result.lease, "lease"), *([(result.limit, "limit")] if result.limit is not None else [])])
-    for second in range(int(most) + 1):
+    for second in range(0, int(most) + 1, max(1, int(most / 12))):
         anchor = "start" if second == 0 else "middle"
         parts.append(f'<text x="{second / most * WIDTH:.1f}" y="140" text-anchor="{anchor}">{second} s</text>')
     return Markup(  # noqa: S704 - numbers only
@@ -178,8 +180,10 @@ def histogram(result: TrialResult) -> Markup:
 
 
 def _marks(most: float, marks: Sequence[tuple[float, str]]) -> list[str]:
-    return [
-        f'<line class="fault" x1="{at / most * WIDTH:.1f}" x2="{at / most * WIDTH:.1f}" y1="6" y2="124"/>'
-        f'<text class="marked" x="{at / most * WIDTH - 5:.1f}" y="14" text-anchor="end">{name} {at:g} s</text>'
-        for at, name in marks
-    ]
+    parts = []
+    for row, (at, name) in enumerate(marks):
+        x, y = at / most * WIDTH, 14 + 16 * row
+        anchor, shift = ("end", -5) if x > WIDTH / 2 else ("start", 5)
+        parts.append(f'<line class="fault" x1="{x:.1f}" x2="{x:.1f}" y1="6" y2="124"/>')
+        parts.append(f'<text class="marked" x="{x + shift:.1f}" y="{y}" text-anchor="{anchor}">{name} {at:g} s</text>')
+    return parts

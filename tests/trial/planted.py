@@ -19,15 +19,6 @@ from mercury.trial.run import Trial
 from mercury.trial.scenario import Program, Scenario
 from mercury.trial.tree import branches, selected
 
-#: Makes the server's database report commits that are not on disk yet.
-UNSAFE = """
-import sys, psycopg
-with psycopg.connect(sys.argv[1].replace("+psycopg", ""), autocommit=True) as connection:
-    connection.execute("alter database trial_server set synchronous_commit = off")
-    connection.execute("alter system set wal_writer_delay = '10s'")
-    connection.execute("select pg_reload_conf()")
-"""
-
 
 @dataclass(frozen=True)
 class Planted:
@@ -38,12 +29,15 @@ class Planted:
     verdicts: frozenset[Verdict]
 
 
-def changed(whole: Scenario, environment: Mapping[str, Mapping[str, str]]) -> Scenario:
-    """A scenario whose programs have other settings, by their names."""
+def changed(whole: Scenario, environment: Mapping[str, Mapping[str, str]], server: str | None = None) -> Scenario:
+    """A scenario whose programs have other settings, by their names, and perhaps another server."""
 
     def change(program: Program) -> Program:
         settings = {**program.environment, **environment.get(program.name, {})}
-        return dataclasses.replace(program, environment=MappingProxyType(settings))
+        command = program.command
+        if server is not None and program.side == "server":
+            command = (command[0], server, *command[2:])
+        return dataclasses.replace(program, command=command, environment=MappingProxyType(settings))
 
     return dataclasses.replace(whole, programs=tuple(map(change, whole.programs)), patience=5.0)
 
@@ -68,11 +62,11 @@ def planted() -> dict[str, Planted]:
             "commit/after/kill:server-active/",
             frozenset({Verdict.LOST}),
         ),
-        # The acknowledgement leaves before the message is on disk.
-        "acknowledged before it is on disk": Planted(
-            dataclasses.replace(changed(plain, {}), prepare=(("{python}", "-c", UNSAFE, "{database.server}"),)),
-            "acknowledge/after/database-kill:database/",
-            frozenset({Verdict.LOST, Verdict.REPEATED}),
+        # The row and the consumption of the message are two transactions.
+        "handler that commits apart": Planted(
+            changed(plain, {"server-a": {"TRIAL_APART": "{link.server-db}"}}, server="tests.trial.apart:app"),
+            "consume/after/kill:server-active/",
+            frozenset({Verdict.REPEATED}),
         ),
     }
 

@@ -127,6 +127,29 @@ def test_in_the_middle_of_a_large_message_some_of_it_has_passed_slowly() -> None
     run(story)
 
 
+@pytest.mark.parametrize("moment", [Moment.DURING, Moment.AFTER])
+def test_step_whose_connection_ends_before_its_moment_is_waited_for_again(moment: Moment) -> None:
+    async def story(ends: Ends) -> None:
+        held, body = Held(), b"step" + bytes(400_000)
+        held.go_on.set()
+        trigger = step(moment, held, seconds=60.0, size=len(body))
+        ends.link.arm(trigger)
+        _, writer = await ends.connect()
+        writer.write(body[:1000] if moment is Moment.AFTER else body)
+        while not trigger.fired:
+            await asyncio.sleep(0)
+        ends.link.reset()
+        assert not held.reached.is_set()
+        trigger.seconds = 0.0
+        _, again = await ends.connect()
+        again.write(body)
+        await held.reached.wait()
+        writer.close()
+        again.close()
+
+    run(story)
+
+
 def test_after_a_step_its_reply_is_held() -> None:
     async def story(ends: Ends) -> None:
         held = Held()

@@ -40,6 +40,7 @@ def test_the_sentence_says_the_worst_first() -> None:
     assert sentence(result(Verdict.RIGHT)) == "Nothing was lost, repeated, altered or out of order in 1 branches."
     assert sentence(result(Verdict.RIGHT, Verdict.LOST)) == "1 of 2 branches are wrong."
     assert sentence(result(Verdict.RIGHT, planned=3)).endswith("2 more did not run.")
+    assert sentence(result(Verdict.RIGHT, Verdict.SLOW)).endswith("in 2 branches. 1 took longer than permitted.")
     assert "1 could not run to their end" in sentence(result(Verdict.FAILED))
     streamed = result(Verdict.RIGHT)
     streamed.stream = Finding(repeated=(7,))

@@ -1,0 +1,27 @@
+"""A server whose handler commits its row apart from the message: ``mercury serve tests.trial.apart:app``.
+
+A process that is killed between the two commits handles the message again.
+"""
+
+from __future__ import annotations
+
+import os
+
+from fastapi import FastAPI
+from sqlalchemy import Connection, Table, create_engine
+
+from mercury.trial.programs import server, tables
+
+#: The URL of the database, again.
+DATABASE = "TRIAL_APART"
+
+
+def app() -> FastAPI:
+    engine, add = create_engine(os.environ[DATABASE]), tables.add
+
+    def add_apart(connection: Connection, table: Table, what: str, branch: str, number: int, checksum: str) -> None:
+        with engine.begin() as own:
+            add(own, table, what, branch, number, checksum)
+
+    server.tables.add = add_apart
+    return server.app()
