@@ -86,12 +86,23 @@ EXCHANGES = (
         "exchanges with a server: its limit",
         (
             Change(
-                "mercury.engine.runtime.sender_pool:SenderPool._has_room",
-                "if server.load >= WHOLE * server.limit.limit:",
-                "if False:",
+                "mercury.engine.runtime.server_queues:Lane.has_room",
+                "if self.open < self.limit.limit:",
+                "if True:",
             ),
         ),
         test=f"{POOL}::test_server_of_which_nothing_is_known_gets_few_and_more_while_that_helps",
+    ),
+    Mutant(
+        "exchanges with a server: held ones have a limit of their own",
+        (
+            Change(
+                "mercury.engine.runtime.sender_pool:SenderPool._lane",
+                "server.held if held else server.answered",
+                "server.answered",
+            ),
+        ),
+        test=f"{POOL}::test_a_request_begins_while_the_posts_of_its_server_wait_for_an_end",
     ),
     Mutant(
         "exchanges with a server: a refusal as busy",

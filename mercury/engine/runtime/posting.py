@@ -20,8 +20,8 @@ from mercury.engine.runtime.exchange_limit import ExchangeLimits
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.member_posts import MemberPosts
-from mercury.engine.runtime.sender_pool import Begun, Ended
 from mercury.engine.runtime.sender_pools import SenderPools
+from mercury.engine.runtime.server_queues import Begun, Ended
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
 from mercury.errors import TransportError
 from mercury.wire.envelope import HttpMessage, Undecodable
@@ -82,7 +82,7 @@ class Posting:
         senders: int,
         clock: Callable[[], float],
         deliver: Callable[[Sequence[Arrival], bool], int],
-        limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
+        limits: Callable[[int, int], ExchangeLimits] = ExchangeLimits,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._engine = engine

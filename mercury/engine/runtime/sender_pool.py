@@ -6,14 +6,14 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
-from mercury.engine.runtime.exchange_limit import ExchangeLimits
+from mercury.engine.runtime.exchange_limit import FIRST, ExchangeLimits
 from mercury.engine.runtime.in_flight import InFlight
 from mercury.engine.runtime.owner_shares import OwnerShares
-from mercury.engine.runtime.server_queues import Kind, Server, WaitingAnswers
+from mercury.engine.runtime.server_queues import Begun, Ended, Kind, Lane, Server, WaitingAnswers
 
 log = logging.getLogger("mercury.runtime")
 
@@ -22,6 +22,8 @@ log = logging.getLogger("mercury.runtime")
 #: if the pool has many exchanges, so that at most `MOST_OPEN` are open, or as many as the pool has.
 WHOLE, HELD = 4, 1
 MOST_OPEN = 128
+#: The part of a server's share of the pool that held exchanges do not use, so that others need not wait until they end.
+LEFT_BY_HELD = 1 / 12
 #: A server may use this many times the free capacity: a single server gets 3/4 of the total, two get 3/7 each, and so
 #: on. A server that uses none always gets free capacity. A peer has such a share in half of the capacity, whatever
 #: servers it names (`OwnerShares`).
@@ -37,31 +39,6 @@ TROUBLE_OF_OWNER = 2
 ANSWERS, ALL_ANSWERS = 100, 1000
 #: The part of the exchanges of one server that is reserved for answers, and their limit; at least one exchange.
 ANSWERING = 4
-
-
-@dataclass(slots=True, eq=False)
-class Begun:
-    """An exchange that may begin, and what it counts for until it ends."""
-
-    outgoing: Outgoing
-    #: Of the capacity of the pool, and of the limit of its server (`WHOLE`, `HELD`).
-    weight: int
-    load: int
-    #: It began while its endpoint failed.
-    failing: bool
-    #: When it began, by the clock.
-    at: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """An exchange that has ended."""
-
-    begun: Begun
-    #: Its reply has yet to be stored: see `SenderPool.stored`.
-    queued_reply: bool
-    #: The server was not reached, or refused the post as too much: it gets fewer exchanges.
-    overloaded: bool = False
 
 
 class SenderPool:
@@ -82,7 +59,8 @@ class SenderPool:
     :param failing: returns whether the last exchange with an `Outgoing.error_name` failed, so that it gets few. The
         result changes only while an exchange with that name is open.
     :param clock: seconds, monotonic.
-    :param limits: makes the limits of the servers; its argument is the most exchanges with one.
+    :param limits: makes the limits of the servers, once for exchanges that are answered at once and once for those
+        that may be held; its arguments are the most exchanges with one, and the first number.
     """
 
     def __init__(
@@ -91,10 +69,12 @@ class SenderPool:
         begin: Callable[[Sequence[Begun]], None],
         failing: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
-        limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
+        limits: Callable[[int, int], ExchangeLimits] = ExchangeLimits,
     ) -> None:
-        self._limits = limits(max(1, SHARE * count // (SHARE + 1)))
         self._held = min(WHOLE, max(HELD, WHOLE * count // MOST_OPEN))
+        self._limits = limits(max(1, SHARE * count // (SHARE + 1)), FIRST)
+        most_held = max(1, int((1 - LEFT_BY_HELD) * WHOLE * SHARE * count / (SHARE + 1) / self._held))
+        self._held_limits = limits(most_held, most_held)
         self._started = False
         self._begin = begin
         self._is_failing = failing
@@ -148,8 +128,15 @@ class SenderPool:
             return False
         server = self._servers.get(name)
         if server is None:
-            server = self._servers[name] = Server(self._limits.of(name, self._clock()))
-        if not server.waiting and self._has_room(server) and self._may_go(server, outgoing):
+            now = self._clock()
+            of_server = Lane(self._limits.of(name, now)), Lane(self._held_limits.of(name, now))
+            server = self._servers[name] = Server(*of_server)
+        if (
+            not server.waiting
+            and self._has_capacity(server)
+            and self._has_room(server, outgoing)
+            and self._may_go(server, outgoing)
+        ):
             self._in_flight.queue(outgoing)
             self._take(server, outgoing)
         elif not self._owners.may_wait(outgoing.owner, name):
@@ -255,6 +242,7 @@ class SenderPool:
             failing = self._is_failing(outgoing.error_name)
             server.sort(outgoing.error_name, failing)
             (server.failing if failing else server.healthy).put(outgoing)
+            server.waiting_held += outgoing.held
         self._serve(name, server)
         return lost and self._log_limiter.allow(name, self._clock())
 
@@ -269,12 +257,17 @@ class SenderPool:
 
     # --- shares ----------------------------------------------------------------------------------------------------
 
-    def _has_room(self, server: Server) -> bool:
-        """Whether a post that waits for a server may begin."""
-        if server.load >= WHOLE * server.limit.limit:
-            server.limit.reached()
-            return False
+    def _has_capacity(self, server: Server) -> bool:
+        """Whether the pool has an exchange for a server."""
         return server.in_use < SHARE * self._free
+
+    def _lane(self, server: Server, outgoing: Outgoing) -> Lane:
+        held = outgoing.held and not self._is_failing(outgoing.error_name)
+        return server.held if held else server.answered
+
+    def _has_room(self, server: Server, outgoing: Outgoing) -> bool:
+        """Whether the limits of a server allow another post of this kind."""
+        return self._lane(server, outgoing).has_room()
 
     def _owner_has_room(self, owner: str) -> bool:
         return self._owners.has_room(owner, self._free)
@@ -304,10 +297,11 @@ class SenderPool:
 
     def _serve_once(self, name: str, server: Server, may: Callable[[str], bool]) -> bool:
         """Let a waiting post of one of these owners begin, if there is one that may be made."""
-        found = self._next(server, may) if self._has_room(server) else None
+        found = self._next(server, may) if self._has_capacity(server) and server.has_room() else None
         if found is None:
             return False
         self._owners.wait_no_longer(found.owner, name)
+        server.waiting_held -= found.held
         self._take(server, found)
         return True
 
@@ -346,23 +340,26 @@ class SenderPool:
         return None
 
     def _next_of(self, server: Server, kind: Kind, may: Callable[[str], bool]) -> Outgoing | None:
+        has_room = partial(self._has_room, server)
         match kind:
             case Kind.HEALTHY:
                 while (name := server.healthy.first(may)) is not None and self._is_failing(name):
                     server.sort(name, failing=True)
-                return server.healthy.take(may)
+                return server.healthy.take(may, has_room)
             case Kind.FAILING_SHARE:
                 few = server.part(FAILING_SHARE)
                 if not (server.failing and self._may_try(server)):
                     return None
                 return server.failing.take(
                     lambda owner: may(owner) and self._owners.may_try(owner),
-                    lambda name: server.endpoints.get(name, 0) < few,
+                    lambda post: server.endpoints.get(post.error_name, 0) < few and has_room(post),
                 )
             case Kind.ANSWER:
                 if server.answering >= server.part(ANSWERING):
                     return None
-                found = server.answers.take(may, lambda name: self._may_answer(server, name))
+                found = server.answers.take(
+                    may, lambda post: self._may_answer(server, post.error_name) and has_room(post)
+                )
                 if found is not None:
                     self._answers.remove(server, found)
                 return found
@@ -370,16 +367,17 @@ class SenderPool:
     def _take(self, server: Server, outgoing: Outgoing) -> None:
         answer, name = outgoing.purpose is Purpose.ANSWER, outgoing.error_name
         failing = not answer and self._is_failing(name)
-        weight, load = (self._held, HELD) if outgoing.held and not failing else (WHOLE, WHOLE)
+        lane = self._lane(server, outgoing)
+        weight = self._held if lane is server.held else WHOLE
+        lane.open += 1
         server.answering += answer
         server.trying += failing
         server.endpoints[name] = server.endpoints.get(name, 0) + 1
         server.in_use += weight
-        server.load += load
         self._owners.take(outgoing.owner, weight, failing=failing)
         self._free -= weight  # may become negative: otherwise a heavy post could wait forever for light ones
         self._taken += 1
-        self._ready.append(Begun(outgoing, weight, load, failing))
+        self._ready.append(Begun(outgoing, weight, lane, failing))
 
     def _give_back(self, begun: Begun) -> None:
         """Return the capacity of an exchange."""
@@ -392,7 +390,7 @@ class SenderPool:
         if not server.endpoints[name]:
             del server.endpoints[name]
         server.in_use -= weight
-        server.load -= begun.load
+        begun.lane.open -= 1
         self._owners.release(outgoing.owner, weight, failing=failing)
         self._taken -= 1
         self._free += weight
@@ -401,7 +399,7 @@ class SenderPool:
 
     def _learn(self, end: Ended, now: float) -> None:
         """Note for the limit of a server how an exchange has ended. Those of failing endpoints are trials, and few."""
-        outgoing, limit = end.begun.outgoing, self._servers[end.begun.outgoing.server].limit
+        outgoing, limit = end.begun.outgoing, end.begun.lane.limit
         if not end.overloaded:
             limit.ended(1 if outgoing.last is None else outgoing.last - (outgoing.number or 0) + 1, now)
         elif not end.begun.failing:

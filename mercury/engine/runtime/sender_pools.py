@@ -12,7 +12,8 @@ from typing import TypeVar
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.runtime.exchange_limit import ExchangeLimits
-from mercury.engine.runtime.sender_pool import Begun, Ended, SenderPool
+from mercury.engine.runtime.sender_pool import SenderPool
+from mercury.engine.runtime.server_queues import Begun, Ended
 
 T = TypeVar("T")
 
@@ -29,7 +30,7 @@ class SenderPools:
         begin: Callable[[Sequence[Begun]], None],
         failing: Callable[[str], bool],
         clock: Callable[[], float] = time.monotonic,
-        limits: Callable[[int], ExchangeLimits] = ExchangeLimits,
+        limits: Callable[[int, int], ExchangeLimits] = ExchangeLimits,
     ) -> None:
         self._messages = SenderPool(count, begin, failing, clock, limits)
         self._others = SenderPool(count, begin, failing, clock, limits)

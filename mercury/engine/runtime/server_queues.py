@@ -47,17 +47,17 @@ class PostQueues:
         """
         return next((next(iter(queues)) for owner, queues in self._queues.items() if has_room(owner)), None)
 
-    def take(self, has_room: Callable[[str], bool], may: Callable[[str], bool] | None = None) -> Outgoing | None:
+    def take(self, has_room: Callable[[str], bool], may: Callable[[Outgoing], bool]) -> Outgoing | None:
         """Take what comes next; ``None`` = nothing.
 
         :param has_room: whether an owner may have another exchange; the others are passed over.
-        :param may: whether something may go to an endpoint now; those that may not are passed over.
+        :param may: whether the first post to an endpoint may be made now; otherwise the endpoint is passed over.
         """
         for owner, queues in self._queues.items():
             if not has_room(owner):
                 continue
-            for name in queues:
-                if may is None or may(name):
+            for name, posts in queues.items():
+                if may(posts[0]):
                     return self._pop(owner, name)
         return None
 
@@ -103,13 +103,55 @@ class Kind(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
+class Lane:
+    """The open exchanges with one server that have a limit together."""
+
+    limit: ExchangeLimit
+    open: int = 0
+
+    def has_room(self) -> bool:
+        """Whether another one may be open. A post waits for it, which the limit is told if there is none."""
+        if self.open < self.limit.limit:
+            return True
+        self.limit.reached()
+        return False
+
+
+@dataclass(slots=True, eq=False)
+class Begun:
+    """An exchange that may begin, and what it counts for until it ends."""
+
+    outgoing: Outgoing
+    #: Of the capacity of the pool.
+    weight: int
+    #: The exchanges of its server that it shares a limit with.
+    lane: Lane
+    #: It began while its endpoint failed.
+    failing: bool
+    #: When it began, by the clock.
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An exchange that has ended."""
+
+    begun: Begun
+    #: Its reply has yet to be stored: see `SenderPool.stored`.
+    queued_reply: bool
+    #: The server was not reached, or refused the post as too much: it gets fewer exchanges.
+    overloaded: bool = False
+
+
+@dataclass(slots=True, eq=False)
 class Server:
     """The open exchanges with one server, and the posts that wait for it."""
 
-    limit: ExchangeLimit
-    #: The capacity in use, and the part of the limit in use (`Begun.weight`, `Begun.load`).
+    #: Exchanges that the server answers at once, and those that it may hold open for a response.
+    answered: Lane
+    held: Lane
+    #: The capacity in use (`Begun.weight`).
     in_use: int = 0
-    load: int = 0
     #: Open exchanges: those of answers; those begun while their endpoint failed; all by endpoint.
     answering: int = 0
     trying: int = 0
@@ -118,8 +160,9 @@ class Server:
     healthy: PostQueues = field(default_factory=PostQueues)
     failing: PostQueues = field(default_factory=PostQueues)
     answers: PostQueues = field(default_factory=PostQueues)
-    #: The number of waiting answers.
+    #: The number of waiting answers, and of waiting posts that may be held.
     count: int = 0
+    waiting_held: int = 0
     #: The three kinds take turns: the one served longest ago comes first.
     order: deque[Kind] = field(default_factory=lambda: deque(Kind))
 
@@ -127,9 +170,14 @@ class Server:
     def waiting(self) -> bool:
         return bool(self.healthy or self.failing or self.answers)
 
+    def has_room(self) -> bool:
+        """Whether a waiting post may begin, as far as the limits tell without a look at it."""
+        held = self.waiting_held > 0 and self.held.has_room()
+        return self.answered.has_room() or held
+
     def part(self, of: int) -> int:
-        """A part of the exchanges of the server, at least one."""
-        return max(1, self.limit.limit // of)
+        """A part of the exchanges of the server that are answered at once, at least one."""
+        return max(1, self.answered.limit.limit // of)
 
     def sort(self, name: str, failing: bool) -> None:
         """Move the posts to an endpoint to the queues of its current kind."""
@@ -140,7 +188,8 @@ class Server:
 
     def forget(self) -> None:
         """Drop all waiting posts."""
-        self.healthy, self.failing, self.answers, self.count = PostQueues(), PostQueues(), PostQueues(), 0
+        self.healthy, self.failing, self.answers = PostQueues(), PostQueues(), PostQueues()
+        self.count = self.waiting_held = 0
 
 
 class WaitingAnswers:

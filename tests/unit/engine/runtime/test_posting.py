@@ -114,7 +114,7 @@ class Committer:
 
 class Office:
     def __init__(
-        self, transport: Transport | None = None, limits: Callable[[int], ExchangeLimits] = fixed, senders: int = 8
+        self, transport: Transport | None = None, limits: Callable[[int, int], ExchangeLimits] = fixed, senders: int = 8
     ) -> None:
         self.engine, self.network, self.committer, self.clock = Engine(), Network(), Committer(), FakeClock()
         deliver = self.committer.deliver
