@@ -172,6 +172,9 @@ class RMSSequenceManager(RowAges, Protocol):
         :param most_bytes: a store returns the first row, and may leave out those with which the bodies have more bytes.
         """
 
+    def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
+        """Prepare for `unnumbered` of these keys, whose rows a store may read together. The keys must be locked."""
+
     def abandoned(self, key: SequenceKey) -> bool:
         """Whether the committed rows without a number include an abandonment (`OutboundKind`)."""
 

@@ -3,3 +3,4 @@
 from mercury.testing.contract.message_bytes import *  # noqa: F403
 from mercury.testing.contract.rms_responses import *  # noqa: F403
 from mercury.testing.contract.rms_rows import *  # noqa: F403
+from mercury.testing.contract.rms_several import *  # noqa: F403

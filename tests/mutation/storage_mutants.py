@@ -489,6 +489,23 @@ STORAGE = (
         "::test_attachments_of_a_message_that_is_acknowledged_and_released_at_once_are_removed",
     ),
     Mutant(
+        "rows of several sequences that arrived and wait for a response",
+        (Change("mercury.storage.sql.acknowledged_rows:AcknowledgedRows._flush_together", "if rest:", "if False:"),),
+        test="tests/conformance/test_rms_rows.py"
+        "::test_a_request_that_arrived_among_others_stays_until_its_response_is_consumed",
+    ),
+    Mutant(
+        "rows that are read ahead, and cut",
+        (
+            Change(
+                "mercury.storage.sql.waiting_rows:WaitingRows.read",
+                "(ahead.complete or len(ahead.rows) >= limit)",
+                "True",
+            ),
+        ),
+        test="tests/conformance/test_rms_rows.py::test_rows_that_are_read_ahead_are_those_that_wait",
+    ),
+    Mutant(
         "attachments of acknowledged messages, in several statements",
         (
             Change(

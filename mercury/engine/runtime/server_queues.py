@@ -110,7 +110,7 @@ class Lane:
     open: int = 0
 
     def has_room(self) -> bool:
-        """Whether another one may be open. A post waits for it, which the limit is told if there is none."""
+        """Whether another one may be open. If not, the limit notes that a post waits."""
         if self.open < self.limit.limit:
             return True
         self.limit.reached()

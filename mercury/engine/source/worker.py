@@ -98,10 +98,15 @@ class SourceWorker:
         :raises Conflict: at the commit, if another process has taken a claim.
         """
         step = Step()
-        for key in keys:
-            claim = self._context.claims.current(f"rms {key.digest}", now)
-            if claim is None or self._cool_down.waits(str(key), now):
-                continue
+        current = {key: self._context.claims.current(f"rms {key.digest}", now) for key in keys}
+        claims = {
+            key: claim
+            for key, claim in current.items()
+            if claim is not None and not self._cool_down.waits(str(key), now)
+        }
+        if len(claims) > ALONE:
+            tx.rms.read_ahead(claims)
+        for key, claim in claims.items():
             tx.guard(claim)
             work = KeyWork(self._context, key, now, self.is_in_flight)
             work.do(tx)
@@ -149,6 +154,8 @@ class SourceWorker:
             if pairs:
                 tx.rmd.lock({name for work in works for name in work.ending_pairs(tx)})
             tx.rms.lock(claims)
+            if len(claims) > ALONE:
+                tx.rms.read_ahead(claims)
             for work in works:
                 if len(step.posts) >= MOST_POSTS or size >= MOST_BYTES:
                     break

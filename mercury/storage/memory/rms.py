@@ -100,6 +100,10 @@ class MemoryRms:
                 found.append(row.copy())
         return list(within(found[:limit], lambda row: len(row.payload), most_bytes))
 
+    def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
+        for key in keys:
+            self._require(key)
+
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
         with self._mutex:

@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import (
+    CTE,
     BigInteger,
     ColumnElement,
     Double,
@@ -29,6 +30,14 @@ from sqlalchemy import (
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.released_rows import (
+    ACKNOWLEDGE,
+    GOING,
+    RANGES,
+    acknowledged_values,
+    not_gone,
+    released_values,
+)
 from mercury.storage.sql.schema import RMS_BODY, RMS_KEPT, RMS_MESSAGE
 from mercury.storage.sql.statements import Statements
 
@@ -79,6 +88,9 @@ class AcknowledgedRows:
         """Write the collected ranges."""
         acknowledged, released = self._acknowledged, self._released
         self._acknowledged, self._released = {}, {}
+        if len(acknowledged | released) > 1 and self._tx.dialect.changes_in_queries:
+            self._flush_together(acknowledged, released)
+            return
         for sequence_id in acknowledged | released:
             new = acknowledged.get(sequence_id, RangeSet())
             free = released.get(sequence_id, RangeSet())
@@ -91,6 +103,18 @@ class AcknowledgedRows:
     def consume(self, message_ids: Sequence[str]) -> None:
         """Delete rows by their MessageID."""
         self._remove(_consumed, 0, {"names": message_ids})
+
+    def _flush_together(self, acknowledged: dict[str, RangeSet], released: dict[str, RangeSet]) -> None:
+        """Write the ranges of several sequences by one statement of each kind."""
+        gone: Sequence[str] = ()
+        if released:
+            values = {"at": self._tx.store.clock(), **released_values(acknowledged, released)}
+            (found,) = self._tx.read_changing(_removal_of_several(), values, ROW, BODY, KEPT)
+            self._tx.note_unnamed(found["unnamed"] or ())
+            gone = found["new"] or ()
+        rest = not_gone(acknowledged, gone)
+        if rest:
+            self._tx.write(ACKNOWLEDGE, acknowledged_values(rest))
 
     # --- statements ------------------------------------------------------------------------------------------------
 
@@ -149,12 +173,24 @@ def _removal(which: Any, size: int) -> Prepared:
     attachments in all deleted rows (``None`` = none)."""
     returned = (*(ROW.c[name] for name in REMEMBERED), ROW.c.attachments_id)
     gone = delete(ROW).where(which(size)).returning(*returned).cte("gone")
+    return _with_what_belongs(gone, func.count().filter(_in("new", size, gone.c.number)))
+
+
+@lru_cache
+def _removal_of_several() -> Prepared:
+    """The same for ranges of several sequences; ``new`` has the sequence of each row in the ranges ``new``."""
+    returned = (*(ROW.c[name] for name in REMEMBERED), ROW.c.attachments_id, RANGES.c.arrived)
+    gone = delete(ROW).where(GOING).returning(*returned).cte("gone")
+    return _with_what_belongs(gone, func.array_agg(gone.c.sequence_id).filter(gone.c.arrived))
+
+
+def _with_what_belongs(gone: CTE, new: ColumnElement[Any]) -> Prepared:
+    """Delete the bodies of deleted rows, and keep their correlations. Returns ``new``, and the names of attachments."""
     bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id).cte("bodies")
     arrived = select(*(gone.c[name] for name in REMEMBERED), AT).where(gone.c.correlation.is_not(None))
     correlations = insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived, include_defaults=False).cte("kept")
-    new = func.count().filter(_in("new", size, gone.c.number)).label("new")
     unnamed = func.array_agg(gone.c.attachments_id).filter(gone.c.attachments_id.is_not(None)).label("unnamed")
-    return Prepared(select(new, unnamed).select_from(gone).add_cte(bodies, correlations))
+    return Prepared(select(new.label("new"), unnamed).select_from(gone).add_cte(bodies, correlations))
 
 
 @lru_cache

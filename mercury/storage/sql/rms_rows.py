@@ -27,7 +27,6 @@ from mercury.storage.sql.codec import body_values, outbound_message, outbound_va
 from mercury.storage.sql.dialect import Marker, chunks
 from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.rms_statements import (
-    ABANDONED,
     ANSWERED,
     ANSWERED_TOO,
     BACKLOG,
@@ -46,7 +45,8 @@ from mercury.storage.sql.rms_statements import (
 )
 from mercury.storage.sql.schema import RMS_BODY, RMS_MESSAGE
 from mercury.storage.sql.statements import Statements
-from mercury.storage.sql.window import UNNUMBERED, UNSETTLED, UNSETTLED_DUE, UNSETTLED_ONE
+from mercury.storage.sql.waiting_rows import WaitingRows
+from mercury.storage.sql.window import UNSETTLED, UNSETTLED_DUE, UNSETTLED_ONE
 
 ROW, BODY = RMS_MESSAGE, RMS_BODY
 
@@ -70,9 +70,8 @@ class SqlRmsRows:
         self._new: set[int] = set()
         #: The keys of the rows that got a number.
         self._numbered_keys: set[str] = set()
-        #: Keys none of whose rows without a number expires, as far as this transaction has asked.
-        self._lasting: set[str] = set()
         self._arrived = AcknowledgedRows(transaction)
+        self._waiting = WaitingRows(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
 
@@ -101,21 +100,20 @@ class SqlRmsRows:
 
     def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
         self._require(key)
-        if self._arrived or key.digest in self._numbered_keys:
-            self.flush_pending()  # changes of other keys' rows can wait
-        values = {"key_id": key.digest, "limit": limit, "most_bytes": most_bytes}
-        return [outbound_message(row) for row in self._tx.read(UNNUMBERED, values)]
+        if key.digest in self._numbered_keys:
+            self.flush_pending()  # changes of other keys' rows, and of numbered rows, can wait
+        return self._waiting.read(key.digest, limit, most_bytes)
+
+    def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
+        self._waiting.read_ahead([key.digest for key in keys if key.digest not in self._numbered_keys])
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
-        found = self._tx.read(ABANDONED, {"key_id": key.digest})[0]
-        if not found["expires"]:
-            self._lasting.add(key.digest)
-        return bool(found["abandoned"])
+        return self._waiting.abandoned(key.digest)
 
     def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
         self._require(key)
-        if key.digest in self._lasting:
+        if key.digest in self._waiting.lasting:
             return []
         self.flush_pending()
         values = {"key_id": key.digest, "now": now, "limit": limit}
@@ -236,6 +234,7 @@ class SqlRmsRows:
 
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
+        self._waiting.forget()
         rows = self._rows_between(record, ranges, select(ROW))
         for row in rows:
             row.sequence_id = row.number = None
@@ -304,6 +303,7 @@ class SqlRmsRows:
         self.forget_answers()
         self._forget_numbered()
         self._arrived.forget()
+        self._waiting.forget()
 
     def _forget_numbered(self) -> None:
         self._numbered.clear()
@@ -390,6 +390,7 @@ class SqlRmsRows:
     def _delete(self, rows: Sequence[OutboundMessage]) -> None:
         self._reread(row.message_id for row in rows)
         for part in chunks([row.message_id for row in rows]):
+            self._waiting.forget()
             self._write(DELETE_BODIES, {"names": part})
             self._tx.delete_naming(DELETE_ROWS, {"names": part})
 

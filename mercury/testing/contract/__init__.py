@@ -32,6 +32,7 @@ TESTS = (
     "rms_responses",
     "message_bytes",
     "rms_rows",
+    "rms_several",
     "rms_sequences",
     "transactions",
     "turns",

@@ -13,8 +13,8 @@ from mercury.statemachine.effects import Certainty
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.attachments import PIECE, Attachments, StoredPart
 from mercury.storage.letters import DeadLetter, inbound_letter, outbound_letter, redriven_inbound
-from mercury.storage.records import InboundMessage, OutboundMessage
-from mercury.testing.contract.builders import EVERYTHING, NOW, buffer, inbound, row
+from mercury.storage.records import Channel, InboundMessage, OutboundMessage
+from mercury.testing.contract.builders import CHANNEL, EVERYTHING, NOW, buffer, channel, inbound, rms_record, row
 from mercury.testing.contract.outbox import Outbox
 
 #: The content of two parts: one of several pieces, and one of none.
@@ -76,12 +76,14 @@ def deliver(store: StorageManager, number: int, letters: Sequence[DeadLetter] = 
         tx.invoker.save_delivered(record, consumed=[number])
 
 
-def send(store: StorageManager, outbox: Outbox, *message_ids: str, **more: Any) -> list[OutboundMessage]:
+def send(
+    store: StorageManager, outbox: Outbox, *message_ids: str, of: Channel = CHANNEL, **more: Any
+) -> list[OutboundMessage]:
     """Append messages with attachments of the same names, and number them."""
     with store.transaction() as tx:
         for name in message_ids:
             write(tx, name)
-            tx.rms.append(row(name, attachments=replace(PARTS, id=name), **more))
+            tx.rms.append(row(name, of, attachments=replace(PARTS, id=name), **more))
     return outbox.number()
 
 
@@ -216,6 +218,18 @@ def test_attachments_of_a_message_that_is_acknowledged_and_released_at_once_are_
 
     outbox.locked(acknowledged)
     assert names(store, "a", "b") == ["b"]
+
+
+def test_attachments_of_acknowledged_messages_of_two_sequences_are_removed_together(store: StorageManager) -> None:
+    outboxes = [Outbox(store, rms_record(name, channel(name))) for name in ("first", "second")]
+    for name, outbox in zip("ac", outboxes, strict=True):
+        send(store, outbox, name, name * 2, of=outbox.record.channel)
+    with store.transaction() as tx:
+        tx.rms.lock([outbox.key for outbox in outboxes])
+        for outbox in outboxes:
+            tx.rms.acknowledge(outbox.record, ((1, 1),))
+            tx.rms.release(outbox.record, EVERYTHING)
+    assert names(store, "a", "aa", "c", "cc") == ["aa", "cc"]
 
 
 def test_attachments_of_a_request_are_removed_when_its_response_is_consumed(
