@@ -31,10 +31,10 @@ from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.released_rows import (
-    ACKNOWLEDGE,
     GOING,
     RANGES,
     acknowledged_values,
+    acknowledgement,
     not_gone,
     released_values,
 )
@@ -114,7 +114,7 @@ class AcknowledgedRows:
             gone = found["new"] or ()
         rest = not_gone(acknowledged, gone)
         if rest:
-            self._tx.write(ACKNOWLEDGE, acknowledged_values(rest))
+            self._tx.write(acknowledgement(), acknowledged_values(rest))
 
     # --- statements ------------------------------------------------------------------------------------------------
 

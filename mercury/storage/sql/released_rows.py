@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import ARRAY, BigInteger, Boolean, Text, and_, bindparam, cast, column, func, not_, or_, update
@@ -30,13 +31,18 @@ RANGES = (
 IN_RANGES = and_(ROW.c.sequence_id == RANGES.c.of_sequence, ROW.c.number.between(RANGES.c.low, RANGES.c.high))
 #: `OutboundMessage.may_go` as SQL, for rows in these ranges.
 GOING = and_(IN_RANGES, or_(ROW.c.acknowledged, RANGES.c.arrived), not_(ROW.c.expects_response))
-ACKNOWLEDGE = Prepared(update(ROW).where(IN_RANGES, not_(ROW.c.acknowledged)).values(acknowledged=True))
 
 Sets = Mapping[str, RangeSet]
 
 
+@lru_cache
+def acknowledgement() -> Prepared:
+    """Mark the rows in these ranges as acknowledged."""
+    return Prepared(update(ROW).where(IN_RANGES, not_(ROW.c.acknowledged)).values(acknowledged=True))
+
+
 def acknowledged_values(acknowledged: Sets) -> dict[str, Any]:
-    """The parameters of `ACKNOWLEDGE`."""
+    """The parameters of `acknowledgement`."""
     return _values((name, low, high, True) for name, ranges in acknowledged.items() for low, high in ranges)
 
 
