@@ -15,7 +15,7 @@ from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.exchange import Outgoing
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
-from mercury.engine.runtime.sender_pool import Begun
+from mercury.engine.runtime.server_queues import Begun
 from mercury.errors import ConfigurationError, TransportError
 from mercury.statemachine.failover import Failure, Until
 from mercury.wire.envelope import HttpMessage

@@ -9,10 +9,12 @@ import pytest
 from mercury.engine.address_book import AddressBook
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.runtime.exchange_limit import ExchangeLimit
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.member_posts import EXCHANGE_TIMEOUT, MemberPosts, addressed
-from mercury.engine.runtime.sender_pool import WHOLE, Begun
+from mercury.engine.runtime.sender_pool import WHOLE
+from mercury.engine.runtime.server_queues import Begun, Lane
 from mercury.errors import TransportError
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
@@ -73,7 +75,7 @@ class World:
         self.open += [(post, on_end) for post in posts]
 
     def post(self, number: int) -> Begun:
-        begun = Begun(outgoing(number, LIST), WHOLE, 1, failing=False)
+        begun = Begun(outgoing(number, LIST), WHOLE, Lane(ExchangeLimit(8, 0.0)), failing=False)
         self.posts.post(begun)
         return begun
 
@@ -210,7 +212,9 @@ def test_post_that_cannot_be_encoded_ends(world: World) -> None:
 
 
 def test_destination_that_the_settings_no_longer_have_fails_with_the_reason(world: World) -> None:
-    world.posts.post(Begun(outgoing(1, "failover:gone", "failover:gone"), WHOLE, 1, failing=False))
+    world.posts.post(
+        Begun(outgoing(1, "failover:gone", "failover:gone"), WHOLE, Lane(ExchangeLimit(8, 0.0)), failing=False)
+    )
     (result,) = world.results(1)
     assert "failover:gone is not among the destinations of the settings" in str(result)
 
