@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterator
 
 import pytest
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -70,8 +70,8 @@ def log_in(driver: WebDriver, url: str, token: str = OPERATOR) -> None:
 
 def wait(driver: WebDriver, condition: Callable[[], object]) -> None:
     """Wait until a condition is true; a live page may replace an element between its search and its use."""
-    stale = [StaleElementReferenceException]
-    WebDriverWait(driver, PATIENCE, 0.02, ignored_exceptions=stale).until(lambda _: condition())
+    gone = [WebDriverException]  # an element that is replaced meanwhile is stale, or its node is unknown
+    WebDriverWait(driver, PATIENCE, 0.02, ignored_exceptions=gone).until(lambda _: condition())
 
 
 def main_text(driver: WebDriver) -> str:
