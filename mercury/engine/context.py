@@ -47,6 +47,8 @@ class EngineContext:
     measurements: Measurements | None = None
     #: The store is a stage, whose messages another worker moves on; ``None`` = it is not.
     stage: StageRoom | None = None
+    #: Messages say to Mercury when they were sent: the process has metrics.
+    timed: bool = False
     #: Makes spans; ``None`` = the process does not trace.
     tracing: Tracing | None = None
     outages: Outages = field(default_factory=Outages)

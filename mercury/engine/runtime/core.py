@@ -86,6 +86,7 @@ class Engine:
             claims=claims,
             security=security or SecurityParties(time.time, ids.new),
             measurements=self.traffic,
+            timed=measurements is not None,
             tracing=tracing,
             running_calls=RunningCalls(self.traffic),
             stage=target.room if target is not None else None,

@@ -33,8 +33,7 @@ def response(context: EngineContext, record: RmsRecord, row: OutboundMessage, re
     acknowledgements: envelopes.Acknowledgements = ()
     if request is not None:
         acknowledgements = (request.machine.acknowledgement(context.application.policy(request.service)),)
-    timed = context.measurements is not None
-    envelope = envelopes.message(record, row, acknowledgements=acknowledgements, timed=timed)
+    envelope = envelopes.message(record, row, acknowledgements=acknowledgements, timed=context.timed)
     fault = record.channel.plain and (row.is_fault or row.damaged)
     return Response(
         request=row.request or "",

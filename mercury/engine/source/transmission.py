@@ -210,7 +210,7 @@ class KeyWork:
         :param acknowledgements: those beside it.
         :param last: no more messages are due now.
         """
-        row, again, timed = rows[0], rows[0].attempts > 0, self.context.measurements is not None
+        row, again, timed = rows[0], rows[0].attempts > 0, self.context.timed
         request_ack = count_transmission(tx, self.context, record, rows, self.now, last=last)
         if len(rows) > 1:
             new = self.context.ids.new()
