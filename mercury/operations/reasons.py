@@ -76,7 +76,9 @@ def why_destination_waits(seen: DestinationSeen, now: float) -> str | None:
         if buffer.attempts:
             return _failing(buffer.attempts, buffer.last_error, buffer.retry_at, now)
         if buffer.machine.work is Release.NEXT and buffer.machine.next not in machine.received:
-            return f"waits for message {buffer.machine.next}, which has not arrived"
+            received = machine.received
+            gap = next(received.gaps(buffer.machine.next, received.highest), (buffer.machine.next,) * 2)
+            return f"waits for {_messages([gap])}, which {'has' if gap[0] == gap[1] else 'have'} not arrived"
         if buffer.machine.work is Release.ALL:
             return "its messages are delivered when all of them have arrived"
         return "its messages are delivered as soon as a process works on it"
@@ -93,7 +95,7 @@ def is_stuck(why: str | None, *, error: bool) -> bool:
 
     :param error: its last attempt has failed, or its handler fails.
     """
-    return why is not None and (error or why.startswith(("suspended", "its service is paused", "waits for message ")))
+    return why is not None and (error or why.startswith(("suspended", "its service is paused", "waits for message")))
 
 
 def _failing(attempts: int, error: str | None, retry_at: float | None, now: float) -> str:

@@ -9,6 +9,7 @@ from mercury.engine.status import SequenceStatus, destination_status, status_of
 from mercury.operations.reasons import is_stuck, why_destination_waits, why_source_waits
 from mercury.operations.timelines import Happening, of_destination, of_source
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.audit import AuditEntry, AuditFilter
 from mercury.storage.nodes import Node
 from mercury.storage.records import RmdRecord, RmsRecord, Role
@@ -68,6 +69,8 @@ class WholeSequence:
     timeline: tuple[Happening, ...]
     #: What operators have done to it, the newest first.
     audit: tuple[AuditEntry, ...]
+    #: What a destination that ends incomplete does with messages behind a gap; ``None`` = a source.
+    behavior: IncompleteSequenceBehavior | None = None
 
 
 class Sequences:
@@ -198,6 +201,7 @@ def _whole_destination(tx: SqlTransaction, seen: DestinationSeen, now: float) ->
             record, seen.buffer, actions, letters.of_sequence(tx, record.identifier, MOST_HAPPENINGS)
         ),
         audit=actions,
+        behavior=seen.buffer.machine.behavior if seen.buffer is not None else None,
     )
 
 

@@ -41,9 +41,9 @@ class Count:
 class MessageState(enum.Enum):
     """A state of a waiting message that can be searched for."""
 
-    #: Handed over, and without a message number.
+    #: Handed over, and not transmitted yet, with or without a message number.
     UNSENT = "unsent"
-    #: With a message number, and not acknowledged.
+    #: Transmitted, and not acknowledged.
     UNACKNOWLEDGED = "unacknowledged"
     #: A request that is acknowledged and has no response yet.
     UNANSWERED = "unanswered"

@@ -181,7 +181,7 @@ def _steered(store: SqlStore, url: str, clock: FakeClock, text: Callable[[str], 
     (suspended,) = [each for each in lines if each.status.key.startswith("south")]
     operations.sequence_actions.suspend(suspended.id, GRACE, reason=f"the warehouse moves {text('reason')}")
     received = [each for each in lines if each.status.side.value == "destination"]
-    (gap,) = [each.id for each in received if each.why is not None and "has not arrived" in each.why]
+    (gap,) = [each.id for each in received if each.why is not None and "not arrived" in each.why]
     (poisoned,) = [each.id for each in received if each.why is not None and "handler has failed" in each.why]
     return Prepared(url, clock, gap, poisoned, suspended.id)
 

@@ -99,6 +99,11 @@ def test_a_received_sequence_is_ended_after_a_question(
     browser: Browser, operations: Operations, prepared: Prepared, end: str
 ) -> None:
     page = browser.get(f"sequence?id={prepared.gap}")
+    assert "waits for messages 3 to 4, which have not arrived" in page.words
+    assert (
+        "The 5 messages that wait here will be discarded: the sequence has agreed on DiscardFollowingFirstGap."
+        in page.words
+    )
     done = asked(browser, page, f"sequence-{end}", why="the client was moved")
     assert f"will {end} it" in done.words
     assert last(operations) == (end, prepared.gap, "Ada", Via.CONSOLE, "the client was moved")

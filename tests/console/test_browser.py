@@ -135,6 +135,22 @@ def test_a_page_shows_what_happens_while_it_is_open(
     wait(driver, lambda: "Resumed: what waits is delivered now." in main_text(driver))
 
 
+def test_a_page_that_is_open_does_not_take_the_focus_of_the_keyboard(
+    driver: WebDriver, url: str, store: SqlStore, prepared: Prepared
+) -> None:
+    log_in(driver, url)
+    driver.get(f"{url}service?name=orders")
+    wait(driver, lambda: driver.find_element(By.ID, "live").text == "live")
+    driver.execute_script("document.querySelector('#state button').focus()")
+    operations = Operations(store, prepared.clock)
+    operations.service_actions.pause("orders", Actor("Barbara"))
+    wait(driver, lambda: driver.find_element(By.ID, "live").text == "live, but for the part in use")
+    assert driver.switch_to.active_element.text == "Pause"
+    driver.execute_script("document.activeElement.blur()")
+    wait(driver, lambda: "Paused by Barbara" in main_text(driver))
+    operations.service_actions.resume("orders", Actor("Barbara"))
+
+
 def test_a_page_that_is_open_shows_the_login_when_the_session_has_ended(
     driver: WebDriver, url: str, prepared: Prepared
 ) -> None:

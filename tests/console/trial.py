@@ -41,7 +41,8 @@ def reports(folder: Path) -> Path:
     for day, verdict in (("2026-01-01", "Reconciled"), ("2025-12-31", "Not reconciled")):
         (folder / day).mkdir(parents=True)
         file = folder / day / "report.html"
-        file.write_text(f"<title>{verdict}: orders and received_orders</title>", encoding="utf-8")
+        title = f"{verdict}: orders and received_orders"
+        file.write_text(f"<title>{title}</title><h1>{title}</h1>", encoding="utf-8")
         at = datetime.datetime.fromisoformat(f"{day} 00:01:00+00:00").timestamp()
         os.utime(file, (at, at))
     (folder / "orders.toml").write_text("", encoding="utf-8")

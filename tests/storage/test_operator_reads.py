@@ -52,6 +52,14 @@ def seen_by(store: object, now: float = NOW) -> Operations:
     return Operations(store, lambda: now)
 
 
+def transmit(pair: Pair, text: str) -> None:
+    """Send one message, which is lost."""
+    pair.send([text])
+    _, posts = pair.client.turn(NOW)
+    pair.client.receive(pair.carry(posts, NOW), NOW)
+    pair.client.turn(NOW)
+
+
 def refuse(pair: Pair, text: str) -> None:
     """Let the server's handler fail for one order."""
     pair.server.policy = PATIENT
@@ -114,8 +122,7 @@ def test_a_message_is_found_by_its_id_and_by_its_correlation_wherever_it_is(pair
 
 
 def test_messages_are_searched_by_state_and_time(pair: Pair) -> None:
-    pair.send(["0"])
-    pair.client.turn(NOW)
+    transmit(pair, "0")
     pair.send(["1"])
     operations = seen_by(pair.client.store)
 
@@ -129,12 +136,22 @@ def test_messages_are_searched_by_state_and_time(pair: Pair) -> None:
     assert numbers(MessageFilter(until=10.0)) == ["order:0", "order:1"], "the test hands over at time 0"
 
 
+def test_a_message_with_a_number_is_not_sent_before_it_is_transmitted(pair: Pair) -> None:
+    pair.send(["0"])
+    pair.client.turn(NOW)  # it has a number, and its sequence is not created yet
+    operations = seen_by(pair.client.store)
+    (waiting,) = operations.messages.page(Direction.OUTBOUND, MessageFilter(state=MessageState.UNSENT)).items
+    assert (waiting.number, waiting.state) == (1, "waits to be sent")
+    assert operations.messages.page(Direction.OUTBOUND, MessageFilter(state=MessageState.UNACKNOWLEDGED)).items == ()
+    depth = operations.overview().depth
+    assert (str(depth.unsent), str(depth.unacknowledged)) == ("1", "0")
+
+
 def test_a_search_reads_a_bounded_number_of_rows_and_says_where_it_stopped(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(walking, "MOST_ROWS", 3)
-    pair.send(["0"])
-    pair.client.turn(NOW)
+    transmit(pair, "0")
     pair.send(["1", "2", "3", "4"])
     operations = seen_by(pair.client.store)
     which = MessageFilter(state=MessageState.UNACKNOWLEDGED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mercury.console.drawing import listed
 from mercury.operations.sequences import WholeSequence
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.records import RmdRecord, RmsRecord
 
 
@@ -37,14 +38,27 @@ def _for_destination(whole: WholeSequence, record: RmdRecord) -> list[str]:
             "Correct the handler, or what it needs, and try the message again. Or park it: it becomes a dead letter, "
             "and the messages behind it are delivered.",
         ]
-    if "has not arrived" in why:
+    if "not arrived" in why:
         sender = record.identity or record.peer
         return [
             f"The other side{f' ({sender})' if sender else ''} has to send {listed(whole.gaps)}: look at its sequence "
             "with this identifier there. It repeats what is not acknowledged by itself.",
-            "If it cannot, terminate the sequence: it may send the rest in another one. What is behind the gap is "
-            "delivered or not by IncompleteSequenceBehavior, which the timeline then says.",
+            f"If it cannot, terminate the sequence. {behind_the_gap(whole)} The other side may send the rest in "
+            "another sequence.",
         ]
     if record.service is not None:
         return [f"The service {record.service} is paused: resume it to let its messages be delivered."]
     return []
+
+
+def behind_the_gap(whole: WholeSequence) -> str:
+    """What becomes of the messages that wait behind a gap when a received sequence is terminated."""
+    many = whole.line.waiting
+    waiting = "The message that waits here" if str(many) == "1" else f"The {many} messages that wait here"
+    match whole.behavior:
+        case IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP:
+            return f"{waiting} will be discarded: the sequence has agreed on DiscardFollowingFirstGap."
+        case IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
+            return f"{waiting} will be discarded: the sequence has agreed on DiscardEntireSequence."
+        case _:
+            return f"{waiting} will be delivered without those that are missing."

@@ -21,8 +21,8 @@ PAGE = 50
 #: The states in words.
 WORDS: Mapping[MessageState, str] = MappingProxyType(
     {
-        MessageState.UNSENT: "not sent yet (no number)",
-        MessageState.UNACKNOWLEDGED: "not acknowledged",
+        MessageState.UNSENT: "not sent yet",
+        MessageState.UNACKNOWLEDGED: "sent, not acknowledged",
         MessageState.UNANSWERED: "not answered",
         MessageState.FAILING: "its handler fails",
     }

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from mercury.console import drawing
 from mercury.console.acting import actor_of, reason_of
 from mercury.console.fields import member
+from mercury.console.pages.advice import behind_the_gap
 from mercury.console.site import Site
 from mercury.console.visits import Done, NotFound, Question, View, Visit, link
 from mercury.operations.operator import Operations
@@ -103,7 +104,7 @@ def add_actions(site: Site, operations: Operations) -> None:
             "successor."
             if isinstance(whole.record, RmsRecord)
             else "It takes no new message, and what it has received is delivered. Its source "
-            "gets CloseSequence, and may send the rest in another sequence; .NET takes this for an error."
+            "gets CloseSequence, and may send the rest in another sequence. A source in .NET reports an error."
         )
         return question(visit, "Close the sequence?", [whole.line.id, text], "Close it")
 
@@ -113,8 +114,8 @@ def add_actions(site: Site, operations: Operations) -> None:
             f"Its {whole.line.waiting} messages that are not acknowledged become dead letters. To send them in a "
             "successor instead, go back and restart it."
             if isinstance(whole.record, RmsRecord)
-            else "It ends. Messages behind a gap are delivered or not by its IncompleteSequenceBehavior. Its source "
-            "gets TerminateSequence, and may send what is not acknowledged in another sequence."
+            else f"It ends. {behind_the_gap(whole) if whole.line.waiting.value else ''} Its source gets "
+            "TerminateSequence, and may send what is not acknowledged in another sequence."
         )
         return question(visit, "Terminate the sequence?", [whole.line.id, text], "Terminate it")
 

@@ -5,6 +5,7 @@
   const light = document.getElementById("live");
   if (!light || !window.EventSource || !document.querySelector("main [data-live]")) return;
   let source = null;
+  let latest = "";
 
   const show = (text, state) => {
     light.hidden = false;
@@ -12,31 +13,35 @@
     light.dataset.state = state;
   };
 
-  // What the user fills in or marks stays as it is.
+  // The part that has the focus or the selection stays as it is: a button does not become another one under the
+  // finger, and the keyboard keeps its place.
   const busy = (element) => {
-    const active = document.activeElement;
     const selection = document.getSelection();
     return (
-      (element.contains(active) && active.matches("input, select, textarea")) ||
+      element.contains(document.activeElement) ||
       (selection && !selection.isCollapsed && element.contains(selection.anchorNode))
     );
   };
 
   const renew = (html) => {
+    let whole = true;
     // A parsed document runs no script and loads nothing; what rows and peers have sent is escaped in it already.
     const fresh = new DOMParser().parseFromString(html, "text/html");
     for (const element of document.querySelectorAll("[data-live]")) {
       const other = fresh.getElementById(element.id);
-      if (!other || busy(element) || element.innerHTML === other.innerHTML) continue;
+      if (!other || element.innerHTML === other.innerHTML) continue;
+      if (busy(element)) {
+        whole = false;
+        continue;
+      }
       const open = [...element.querySelectorAll("details[open]")].map((each) => each.id);
-      const focused = element.contains(document.activeElement) ? document.activeElement.id : "";
       element.replaceChildren(...document.importNode(other, true).childNodes);
       for (const id of open) {
         const details = id && document.getElementById(id);
         if (details) details.open = true;
       }
-      if (focused) document.getElementById(focused)?.focus();
     }
+    show(whole ? "live" : "live, but for the part in use", "on");
   };
 
   const end = () => {
@@ -48,8 +53,8 @@
     if (source) return;
     source = new EventSource(location.href.split("#")[0]);
     source.addEventListener("part", (event) => {
-      renew(event.data);
-      show("live", "on");
+      latest = event.data;
+      renew(latest);
     });
     source.addEventListener("stale", (event) => show(event.data, "off"));
     source.addEventListener("ended", () => {
@@ -59,6 +64,8 @@
     source.onerror = () => show(source && source.readyState === EventSource.CLOSED ? "not live" : "connecting", "off");
   };
 
+  // The focus has left when the event is over.
+  document.addEventListener("focusout", () => setTimeout(() => latest && renew(latest)));
   document.addEventListener("visibilitychange", () => (document.hidden ? end() : begin()));
   window.addEventListener("pagehide", end);
   window.addEventListener("pageshow", () => document.hidden || begin());

@@ -249,7 +249,9 @@ def outbound_seen(row: Row) -> WaitingMessage:
     key = key_of(row["key_id"], row["channel"])
     sent = row["number"] is not None
     if row["acknowledged"]:
-        state = "acknowledged, not answered" if row["expects_response"] else "acknowledged"
+        state = (
+            "acknowledged, not answered" if row["expects_response"] else "acknowledged, kept until all before it are"
+        )
     elif not sent:
         state = "waits for a number" if row["not_before"] is None else "waits for its time"
     else:

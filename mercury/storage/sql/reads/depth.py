@@ -39,12 +39,13 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
     """
     sent = _sent()
     row = sent.c
-    unacknowledged = and_(row.number.is_not(None), not_(row.acknowledged))
+    unsent = and_(not_(row.acknowledged), or_(row.number.is_(None), row.attempts == 0))
+    unacknowledged = and_(not_(row.acknowledged), row.number.is_not(None), row.attempts > 0)
     unanswered = and_(row.acknowledged, row.expects_response, not_(row.answered))
     (figures,) = tx.read(
         select(
             func.count().label("read"),
-            _sum(row.number.is_(None)).label("unsent"),
+            _sum(unsent).label("unsent"),
             _sum(unacknowledged).label("unacknowledged"),
             _sum(unanswered).label("unanswered"),
             func.min(case((not_(row.acknowledged), row.created_at))).label("oldest"),

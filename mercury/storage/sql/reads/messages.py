@@ -117,9 +117,9 @@ def _outbound_conditions(which: MessageFilter, rows: Subquery) -> list[ColumnEle
             found.pop()  # its index has answered it
     match which.state:
         case MessageState.UNSENT:
-            found.append(row.number.is_(None))
+            found.append(and_(~row.acknowledged, or_(row.number.is_(None), row.attempts == 0)))
         case MessageState.UNACKNOWLEDGED:
-            found.append(and_(row.number.is_not(None), ~row.acknowledged))
+            found.append(and_(~row.acknowledged, row.number.is_not(None), row.attempts > 0))
         case MessageState.UNANSWERED:
             found.append(and_(row.acknowledged, row.expects_response, ~row.answered))
         case _:
