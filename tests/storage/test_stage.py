@@ -13,6 +13,7 @@ from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.engine.settings import EngineSettings
 from mercury.engine.stage.mover import Target
+from mercury.engine.stage.moving import read, remove
 from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.errors import TransientStorageError
 from mercury.statemachine.policy import DestinationPolicy
@@ -148,6 +149,23 @@ def test_while_the_store_is_away_messages_are_taken_and_acknowledged_and_sequenc
     staged.run()
     assert sorted(handled(staged), key=int) == orders(1, 60)
     assert [text for text in handled(staged) if int(text) <= 30] == orders(1, 30)
+    assert staged.waiting == 0
+
+
+def test_sequences_in_any_order_are_removed_from_the_stage_together(make: Make) -> None:
+    """Buffers are locked in the order of their identifiers, whichever of them has waited longest."""
+    staged = make()
+    staged.store.away = True
+    for number in range(1, 13):
+        staged.pair.send(orders(number, number), key=f"key {number}")
+    staged.pair.run(NOW)
+    with staged.stage.inner.transaction() as tx:
+        names = sorted((record.sequence for record in tx.invoker.all()), reverse=True)
+        moves = read(tx, names, staged.settings)
+    for move in moves:
+        move.moved = move.messages  # as if the store had committed them
+    with staged.stage.inner.transaction() as tx:
+        assert remove(tx, moves) == 12
     assert staged.waiting == 0
 
 

@@ -112,7 +112,7 @@ def remove(tx: Transaction, moves: Iterable[Move]) -> int:
     :raises Conflict: another process has removed some of it; nothing is removed.
     """
     count = 0
-    for move in moves:
+    for move in sorted(moves, key=lambda each: each.sequence):  # buffers are locked in this order
         numbers = [message.number for message in move.moved]
         if not numbers and not move.markers:
             continue

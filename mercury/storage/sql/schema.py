@@ -228,8 +228,10 @@ HEURISTIC = _table(
 TRAFFIC = _table(
     "traffic",
     _number("minute", primary_key=True),
-    _text("node", primary_key=True),
-    _text("service", primary_key=True),
+    #: Of the node and the service: both together may be longer than what PostgreSQL indexes.
+    _text("digest", primary_key=True),
+    _text("node"),
+    _text("service"),
     _number("transmitted"),
     _number("repeated"),
     _number("received"),

@@ -26,6 +26,7 @@ def create(op: Operations) -> None:
     op.create_table(
         "mercury_traffic",
         sa.Column("minute", sa.BigInteger(), nullable=False),
+        sa.Column("digest", sa.Text(), nullable=False),
         sa.Column("node", sa.Text(), nullable=False),
         sa.Column("service", sa.Text(), nullable=False),
         *(
@@ -33,7 +34,7 @@ def create(op: Operations) -> None:
             for name in ("transmitted", "repeated", "received", "delivered", "calls", "failures")
         ),
         sa.Column("seconds", sa.Double(), nullable=False),
-        sa.PrimaryKeyConstraint("minute", "node", "service"),
+        sa.PrimaryKeyConstraint("minute", "digest"),
     )
     op.create_table(
         "mercury_paused_service",
