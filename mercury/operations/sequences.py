@@ -38,6 +38,8 @@ class SequenceLine:
     stuck: bool
     #: The operator who has suspended it.
     suspended_by: str | None = None
+    #: It waits because its service is paused.
+    paused: bool = False
 
     @property
     def seen(self) -> str:
@@ -155,6 +157,7 @@ def destination_line(seen: DestinationSeen, now: float) -> SequenceLine:
         why=why,
         stuck=is_stuck(why, error=seen.buffer is not None and seen.buffer.attempts > 0),
         suspended_by=seen.holder.suspended_by if seen.holder is not None else None,
+        paused=seen.waiting > 0 and seen.buffer is not None and seen.paused_by is not None,
     )
 
 

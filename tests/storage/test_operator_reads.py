@@ -12,6 +12,7 @@ from mercury.operations.operator import Operations
 from mercury.operations.overview import Severity
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.storage.audit import Actor
 from mercury.storage.letters import Direction
 from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter
@@ -194,6 +195,20 @@ def test_both_sides_of_a_sequence_are_shown_with_what_they_wait_for(pair: Pair) 
     assert whole.timeline[0].what == "created by client"
     (source,) = seen_by(pair.client.store).sequences.page(SequenceFilter(source=True)).items
     assert (source.id, source.why, source.stuck) == (line.id, None, False), "everything is acknowledged"
+
+
+def test_only_a_paused_service_makes_its_sequences_paused_whatever_an_error_says(pair: Pair) -> None:
+    refuse(pair, "the belt is paused")
+    pair.send(["the belt is paused", "next"])
+    pair.run(NOW)
+    operations = seen_by(pair.server.store)
+    (line,) = operations.sequences.page(SequenceFilter(stuck=True)).items
+    assert line.why is not None
+    assert "is paused" in line.why
+    assert (line.stuck, line.paused) == (True, False)
+    operations.service_actions.pause("shop", Actor("Ada"))
+    (line,) = operations.sequences.page(SequenceFilter(stuck=True)).items
+    assert (line.why, line.paused) == ("its service is paused by Ada", True)
 
 
 def test_a_gap_is_shown_with_the_missing_number(pair: Pair) -> None:
