@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show
+from mercury.cli.progress_bar import progress_bar
 from mercury.errors import StorageError
 
 if TYPE_CHECKING:
@@ -108,15 +108,7 @@ def _names(text: str | None) -> list[str] | None:
 
 @contextmanager
 def _progress(*, shown: bool) -> Iterator[OnProgress]:
-    err = notes()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=not (shown and err.is_terminal)) as bar:
+    with progress_bar(notes(), shown=shown) as bar:
         task = bar.add_task("", total=None)
 
         def on_progress(what: str, done: int, total: int) -> None:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show
+from mercury.cli.progress_bar import progress_bar
 from mercury.errors import StorageError
 
 if TYPE_CHECKING:
@@ -120,14 +120,7 @@ def _check_report(file: Path) -> None:
 def _progress(*, shown: bool, planned: int) -> Iterator[Callable[[BranchResult, int], None]]:
     """Shows a bar, and above it a line for each branch that is not right."""
     err = notes()
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=err, transient=True, disable=not (shown and err.is_terminal)) as bar:
+    with progress_bar(err, shown=shown) as bar:
         task = bar.add_task("", total=planned)
 
         def on_branch(result: BranchResult, _planned: int) -> None:

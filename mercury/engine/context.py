@@ -43,7 +43,7 @@ class EngineContext:
     settings: EngineSettings
     claims: ClaimKeeper
     security: SecurityParties
-    #: Takes counts and times; ``None`` = the process has no metrics.
+    #: Takes counts and times, for operators and for the metrics; ``None`` = nothing does.
     measurements: Measurements | None = None
     #: The store is a stage, whose messages another worker moves on; ``None`` = it is not.
     stage: StageRoom | None = None

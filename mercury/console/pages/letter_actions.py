@@ -62,8 +62,7 @@ def add_actions(site: Site, operations: Operations) -> None:
         which = chosen(visit)
         groups = operations.letters.groups(which, GROUPS)
         count = sum(each.count for each in groups.items)
-        more = "more than " if groups.after is not None else ""
-        title = f"{verb} {more}{count:,} dead letter{'' if count == 1 else 's'}?"
+        title = f"{verb} {counted(count, 'dead letter', 'dead letters', more=groups.after is not None)}?"
         lines = [*described(groups), line]
         box = (
             TWICE

@@ -40,24 +40,25 @@ class Calls(Generic[On]):
     def changes(self, name: str) -> bool:
         """Whether a call changes the store.
 
-        :raises UnknownCall: there is none.
+        :raises UnknownCall: no call has this name.
         """
-        if name not in self._table:
-            raise UnknownCall(name)
-        return self._table[name].changes
+        return self._call(name).changes
 
     def run(self, name: str, given: Mapping[str, object], actor: Actor, most: int = MOST_ITEMS) -> Any:
         """The result of a call: a value that JSON has.
 
         :param most: the largest ``limit``, and the longest list of an argument.
-        :raises UnknownCall: there is none of this name.
+        :raises UnknownCall: no call has this name.
         :raises ValueError: an argument is not valid.
         :raises NotPossible: the action cannot be done; the text says why. Nothing is changed.
         :raises StorageError: the store failed.
         """
-        if name not in self._table:
-            raise UnknownCall(name)
-        call = self._table[name]
+        call = self._call(name)
         arguments = Arguments(given, most)
         arguments.only(call.names)
         return call.run(self._target, arguments, actor)
+
+    def _call(self, name: str) -> Call[On]:
+        if name not in self._table:
+            raise UnknownCall(name)
+        return self._table[name]

@@ -7,9 +7,7 @@ from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import Direction, LetterFilter
 
 #: Their names.
-SELECTION = (
-    *("ids", "direction", "certainty", "endpoint", "key", "correlation", "reason", "dead_before"),
-)  # fmt: skip
+SELECTION = ("ids", "direction", "certainty", "endpoint", "key", "correlation", "reason", "dead_before")
 #: The most letters that one call changes.
 MOST_AT_ONCE = 100
 

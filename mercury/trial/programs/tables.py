@@ -23,25 +23,23 @@ OUTGOING = Table(
     Column("expires_in", Float),
     Column("sent_at", DateTime(timezone=True), index=True),
 )
-#: Without a unique key on the message, here and below, so that what is delivered twice has two rows.
-ANSWERS = Table(
-    "trial_answers",
-    CLIENT,
-    Column("arrival", BigInteger, Identity(), primary_key=True),
-    Column("branch", Text, nullable=False, index=True),
-    Column("number", BigInteger, nullable=False),
-    Column("checksum", Text, nullable=False),
-    Column("received_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
-)
-INCOMING = Table(
-    "trial_incoming",
-    SERVER,
-    Column("arrival", BigInteger, Identity(), primary_key=True),
-    Column("branch", Text, nullable=False, index=True),
-    Column("number", BigInteger, nullable=False),
-    Column("checksum", Text, nullable=False),
-    Column("received_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
-)
+
+
+def _arrivals(name: str, metadata: MetaData) -> Table:
+    """Without a unique key on the message, so that what is delivered twice has two rows."""
+    return Table(
+        name,
+        metadata,
+        Column("arrival", BigInteger, Identity(), primary_key=True),
+        Column("branch", Text, nullable=False, index=True),
+        Column("number", BigInteger, nullable=False),
+        Column("checksum", Text, nullable=False),
+        Column("received_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
+    )
+
+
+ANSWERS = _arrivals("trial_answers", CLIENT)
+INCOMING = _arrivals("trial_incoming", SERVER)
 
 NEXT = text(
     "SELECT id, branch, number, kind, size, way, expires_in FROM trial_outgoing"

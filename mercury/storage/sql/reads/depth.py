@@ -10,6 +10,7 @@ from mercury.storage.records import InboundKind, OutboundKind
 from mercury.storage.searching import MOST_ROWS, Count, Depth, EndpointSeen, ServiceSeen
 from mercury.storage.sql.overview import UNFINISHED, select_any
 from mercury.storage.sql.prepared import Row
+from mercury.storage.sql.reads.message_states import is_unacknowledged, is_unanswered, is_unsent
 from mercury.storage.sql.reads.operators import hosting_nodes, paused_services
 from mercury.storage.sql.reads.sequences import IS_SUSPENSION
 from mercury.storage.sql.schema import (
@@ -39,15 +40,12 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
     """
     sent = _sent()
     row = sent.c
-    unsent = and_(not_(row.acknowledged), or_(row.number.is_(None), row.attempts == 0))
-    unacknowledged = and_(not_(row.acknowledged), row.number.is_not(None), row.attempts > 0)
-    unanswered = and_(row.acknowledged, row.expects_response, not_(row.answered))
     (figures,) = tx.read(
         select(
             func.count().label("read"),
-            _sum(unsent).label("unsent"),
-            _sum(unacknowledged).label("unacknowledged"),
-            _sum(unanswered).label("unanswered"),
+            _sum(is_unsent(row)).label("unsent"),
+            _sum(is_unacknowledged(row)).label("unacknowledged"),
+            _sum(is_unanswered(row)).label("unanswered"),
             func.min(case((not_(row.acknowledged), row.created_at))).label("oldest"),
         ).select_from(sent)
     )

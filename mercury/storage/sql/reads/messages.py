@@ -12,6 +12,7 @@ from mercury.storage.names import key_digest
 from mercury.storage.records import InboundKind
 from mercury.storage.searching import MessageFilter, MessageState, Page
 from mercury.storage.sql.overview import INBOUND, NUMBERED, OUTBOUND, SLIM, inbound_seen, outbound_seen
+from mercury.storage.sql.reads.message_states import is_unacknowledged, is_unanswered, is_unsent
 from mercury.storage.sql.reads.walking import LAST_PART, Part, Walk, position_at
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMS_KEPT, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE
 from mercury.storage.waiting import WaitingMessage
@@ -117,11 +118,11 @@ def _outbound_conditions(which: MessageFilter, rows: Subquery) -> list[ColumnEle
             found.pop()  # its index has answered it
     match which.state:
         case MessageState.UNSENT:
-            found.append(and_(~row.acknowledged, or_(row.number.is_(None), row.attempts == 0)))
+            found.append(is_unsent(row))
         case MessageState.UNACKNOWLEDGED:
-            found.append(and_(~row.acknowledged, row.number.is_not(None), row.attempts > 0))
+            found.append(is_unacknowledged(row))
         case MessageState.UNANSWERED:
-            found.append(and_(row.acknowledged, row.expects_response, ~row.answered))
+            found.append(is_unanswered(row))
         case _:
             pass
     return found
