@@ -1,8 +1,8 @@
 """Measure Mercury beside what a user would pick instead: ``python -m benchmarks [PART ...] [options]``.
 
-Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``; all by default. Each figure is printed
-as it is found, appended to ``results.jsonl`` as a line of JSON, and at the end put into the tables and plots of the
-results.
+Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``, ``console``; all by default. Each
+figure is printed as it is found, appended to ``results.jsonl`` as a line of JSON, and at the end put into the tables
+and plots of the results.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import growth, rival_packages, stage
+from benchmarks import console_pages, growth, rival_packages, stage
 from benchmarks.brokers import Unavailable
 from benchmarks.child import ROOT, ChildEnded, end_in_order
 from benchmarks.costs import all_costs, reconciled
 from benchmarks.machine import description
-from benchmarks.report import PAGE, document, fill, table, target_table, write_plots
+from benchmarks.report import PAGE, document, fill, other_tables, table, target_table, write_plots
 from benchmarks.rounds import Bench, GivenUp, Record, one_round, progress
 from benchmarks.ways import Kind, connect, kinds
 from mercury.postgres.embedded import EmbeddedPostgres
 
-PARTS = ("ways", "costs", "growth", "reconcile", "stage")
+PARTS = ("ways", "costs", "growth", "reconcile", "stage", "console")
 #: Settings of the one PostgreSQL server: durable, and with the times of commits.
 SETTINGS = {"track_commit_timestamp": "on", "max_connections": "200", "shared_buffers": "256MB"}
 
@@ -45,6 +45,14 @@ def main() -> None:
     )
     parser.add_argument("--quick", action="store_true", help="200 rows, one round, small growth, nothing is repeated")
     parser.add_argument("--largest", type=int, help="growth: the largest number of messages, sequences and bytes")
+    parser.add_argument("--messages", type=int, help="console: messages in the store (1,000,000)")
+    parser.add_argument("--sequences", type=int, help="console: sequences in the store (10,000)")
+    parser.add_argument(
+        "--store",
+        action="append",
+        choices=console_pages.STORES,
+        help="console: only the store in this database (repeatable)",
+    )
     parser.add_argument(
         "--folder", type=Path, help="for the results (benchmarks; build/benchmarks if not everything runs)"
     )
@@ -52,7 +60,8 @@ def main() -> None:
     parts = ["ways" if part == "rivals" else part for part in options.parts] or list(PARTS)
     if unknown := sorted(set(parts) - set(PARTS)):
         parser.error(f"unknown: {', '.join(unknown)}")
-    whole = not (options.quick or options.only or options.parts or options.largest)
+    small = options.quick or options.largest or options.messages or options.sequences
+    whole = not (small or options.only or options.parts or options.store)
     folder = options.folder or (ROOT / "benchmarks" if whole else ROOT / "build" / "benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
     records = run(
@@ -63,8 +72,15 @@ def main() -> None:
         only=options.only,
         quick=options.quick,
         largest=options.largest,
+        console=console_pages.Asked(
+            messages=options.messages or (2000 if options.quick else console_pages.MESSAGES),
+            sequences=options.sequences or (40 if options.quick else console_pages.SEQUENCES),
+            stores=tuple(options.store or console_pages.STORES),
+            requests=3 if options.quick else console_pages.REQUESTS,
+        ),
     )
     print(table(records))
+    print(other_tables(records))
     print(target_table(records))
 
 
@@ -77,6 +93,7 @@ def run(
     only: list[str],
     quick: bool,
     largest: int | None = None,
+    console: console_pages.Asked | None = None,
 ) -> list[Record]:
     """Run the parts and write the results into the folder."""
     records: list[Record] = []
@@ -102,6 +119,9 @@ def run(
             "costs": lambda: all_costs(bench),
             "growth": lambda: growth.all_growth(bench, quick=quick, largest=largest),
             "reconcile": lambda: reconciled(20_000 if quick else 1_000_000),
+            "console": lambda: console_pages.all_consoles(
+                postgres.create_database, temporary, console or console_pages.Asked()
+            ),
             "stage": lambda: stage.all_stages(postgres.create_database, temporary, quick=quick),
         }
         for part in parts:

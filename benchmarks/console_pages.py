@@ -11,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -34,6 +35,16 @@ MESSAGES, SEQUENCES = 1_000_000, 10_000
 #: Requests of each page after a first one, which loads the template.
 REQUESTS = 20
 REPORT = "report-1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How large the stores are, in which databases, and how often each page is asked for."""
+
+    messages: int = MESSAGES
+    sequences: int = SEQUENCES
+    stores: tuple[str, ...] = STORES
+    requests: int = REQUESTS
 
 
 def pages(shown: Shown) -> dict[str, str]:
@@ -100,29 +111,21 @@ def _minutes_ago(minutes: int) -> str:
 # --- measured --------------------------------------------------------------------------------------------------------
 
 
-def all_consoles(
-    new_database: Callable[[str], str],
-    folder: Path,
-    *,
-    messages: int = MESSAGES,
-    sequences: int = SEQUENCES,
-    stores: tuple[str, ...] = STORES,
-    requests: int = REQUESTS,
-) -> Iterator[Record]:
+def all_consoles(new_database: Callable[[str], str], folder: Path, asked: Asked) -> Iterator[Record]:
     """The pages over a store in each kind of database.
 
     :param new_database: makes a database of a name in PostgreSQL, and returns its URL.
     :param folder: for the file of SQLite.
     """
-    for kind in stores:
+    for kind in asked.stores:
         url = new_database("console") if kind == "postgresql" else f"sqlite:///{folder / 'console.db'}"
         with contextlib.closing(open_sql_store(url)) as store:
             begun = time.perf_counter()
-            shown = fill(store, messages, sequences, time.time())
-            progress(f"console: {kind}: {messages:,} messages in {time.perf_counter() - begun:.0f} s")
-            about = {"part": "console", "store": kind, "messages": messages, "sequences": sequences}
-            for found in measured(store, shown, requests):
-                progress(", ".join(f"{name} {value}" for name, value in found.items()))
+            shown = fill(store, asked.messages, asked.sequences, time.time())
+            progress(f"console: {kind}: {asked.messages:,} messages in {time.perf_counter() - begun:.0f} s")
+            about = {"part": "console", "store": kind, "messages": asked.messages, "sequences": asked.sequences}
+            for found in measured(store, shown, asked.requests):
+                progress(f"console: {kind}: {found['page']}: {found['median_ms']} ms, at most {found['max_ms']} ms")
                 yield {**about, **found}
 
 
@@ -158,7 +161,7 @@ def served(store: SqlStore) -> Iterator[Client]:
         console = Console(store, "the benchmark's", ConsoleSettings(token=TOKEN, reports=str(folder)))
         stack.callback(console.close)
         server = BackgroundServer("127.0.0.1", 0, TlsSettings())
-        server.start(console.application(), HttpSettings())  # type: ignore[arg-type]
+        server.start(console.application(), HttpSettings())
         stack.callback(server.stop)
         client = stack.enter_context(Client(base_url=f"{server.url}/", trust_env=False, timeout=60.0))
         login = client.get(console.login_path("Ada"))

@@ -93,6 +93,21 @@ def other_tables(records: list[Record]) -> str:
         ("acknowledged", "Messages acknowledged before", ("messages", "cpu_per_1000", "rows_per_second")),
         ("sequences", "Sequences", ("sequences", "messages", "cpu_per_1000", "keys_per_second")),
         ("bodies", "Bodies", ("bytes", "cpu_per_1000", "rows_per_second", "mb_per_second")),
+        (
+            "console",
+            "Pages of the console over a large store",
+            (
+                "store",
+                "messages",
+                "sequences",
+                "page",
+                "first_ms",
+                "median_ms",
+                "max_ms",
+                "statements",
+                "rows_read",
+            ),
+        ),
         ("skipped", "Skipped", ("way", "reason")),
     )
     parts = []

@@ -119,6 +119,20 @@ class Sequences:
         with self._store.transaction() as tx:
             return sequences.identifiers_with(tx, part, limit)
 
+    def named(self, part: str, limit: int) -> tuple[SequenceLine, ...]:
+        """The sequences whose identifier (or internal id) contains a text: sources, then destinations.
+
+        A sequence whose two ends are in this store is shown by both.
+
+        :param limit: the most identifiers that are taken from each side.
+        :raises StorageError: the store failed.
+        """
+        now = self._clock()
+        with self._store.transaction() as tx:
+            names = sequences.identifiers_with(tx, part, limit)
+            sources = [source_line(each, now) for each in sequences.sources_named(tx, names)]
+            return (*sources, *(destination_line(each, now) for each in sequences.destinations_named(tx, names)))
+
     def one(self, name: str) -> WholeSequence | None:
         """The sequence with an identifier (or internal id); ``None`` = there is none.
 

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
+from sqlalchemy import event
 
 from mercury.operations.operator import Operations
 from mercury.operations.overview import Severity
@@ -242,6 +243,33 @@ def test_sequences_are_filtered_and_come_in_pages(pair: Pair) -> None:
     assert len(walk(lambda after: server.page(SequenceFilter(endpoint="shop"), after, 4))) == 6
     both = walk(lambda after: server.page(SequenceFilter(), after, 1))
     assert len({each.id for each in both}) == len(both) >= 6
+
+
+def test_sequences_are_found_by_a_part_of_the_identifier_with_as_many_statements_for_many_as_for_one(
+    pair: Pair,
+) -> None:
+    for number in range(6):
+        pair.send([f"{number}"], key=f"till-{number}")
+    pair.run(NOW)
+    server = seen_by(pair.server.store).sequences
+    every = {each.id for each in server.page(SequenceFilter()).items}
+    assert len(every) == 12, "the requests and the responses of six sequences"
+    one = min(every)
+    assert [each.id for each in server.named(one[3:], 50)] == [one]
+    statements: list[str] = []
+    event.listen(pair.server.store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert len(server.named("urn:", 1)) == 2, "one of each side"
+    for_two = len(statements)
+    assert {each.id for each in server.named("urn:", 50)} == every
+    assert len(statements) == 2 * for_two
+    assert server.named("no such part", 50) == ()
+
+
+def test_a_sequence_is_found_before_it_has_an_identifier(pair: Pair) -> None:
+    pair.send(["1"])
+    pair.client.turn(NOW)
+    (source,) = seen_by(pair.client.store).sequences.page(SequenceFilter()).items
+    assert [each.id for each in seen_by(pair.client.store).sequences.named(source.id[2:], 50)] == [source.id]
 
 
 def test_the_pair_of_a_sequence_is_its_other_direction(pair: Pair) -> None:

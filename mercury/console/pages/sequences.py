@@ -48,7 +48,7 @@ def add_pages(site: Site, operations: Operations) -> None:
             active=visit.flag("active"),
             stuck=visit.flag("stuck"),
         )
-        found, after = named(operations, part) if part else page_of(operations, which, visit)
+        found, after = (operations.sequences.named(part, PAGE), None) if part else page_of(operations, which, visit)
         return View(
             template="sequences.html",
             values={
@@ -93,12 +93,6 @@ def page_of(operations: Operations, which: SequenceFilter, visit: Visit) -> tupl
     except ValueError as error:
         raise BadRequest(f"There is no such page: {error}") from error
     return page.items, page.after
-
-
-def named(operations: Operations, part: str) -> tuple[tuple[SequenceLine, ...], str | None]:
-    """The sequences whose identifier contains a text."""
-    found = [operations.sequences.one(each) for each in operations.sequences.find(part, PAGE)]
-    return tuple(each.line for each in found if each is not None), None
 
 
 def one_sequence(operations: Operations, name: str) -> WholeSequence:

@@ -100,6 +100,18 @@ def identifiers_with(tx: SqlTransaction, part: str, limit: int) -> list[str]:
     return [row["name"] for query in (found, received) for row in tx.read(query)]
 
 
+def sources_named(tx: SqlTransaction, names: Sequence[str], most: int = MOST_OF_SEQUENCE) -> list[SourceSeen]:
+    """The source sequences with these identifiers or internal ids, in the order in which they were made."""
+    query = select(SOURCE).where(or_(SOURCE.c.identifier.in_(names), SOURCE.c.id.in_(names)))
+    return _sources(tx, tx.read(query.order_by(SOURCE.c.position)), most)
+
+
+def destinations_named(tx: SqlTransaction, names: Sequence[str]) -> list[DestinationSeen]:
+    """The destination sequences with these identifiers, in the order of them."""
+    query = select(DESTINATION).where(DESTINATION.c.identifier.in_(names)).order_by(DESTINATION.c.identifier)
+    return _destinations(tx, [rmd_record(row) for row in tx.read(query)])
+
+
 def holders(tx: SqlTransaction, resources: Sequence[str]) -> dict[str, Holder]:
     """The claims on these resources."""
     rows = tx.read(select(CLAIM).where(CLAIM.c.resource.in_(resources))) if resources else []
