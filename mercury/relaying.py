@@ -13,7 +13,6 @@ from mercury.engine.failover_uri import SCHEME, is_failover, name_of, read_failo
 from mercury.errors import ApplicationFault, ConfigurationError, PayloadError
 from mercury.service import paths
 from mercury.service.definition import Service
-from mercury.statemachine.bounds import KEY_BYTES
 from mercury.wire.mapping import from_xml, to_xml
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Relayed:
 
     #: The relays on its way, the first one first: the id of the store and the service of each.
     hop: list[str] = field(default_factory=list)
-    #: The key under which relays send it: messages of one key stay in order.
+    #: The host that the first relay has it from: messages of one host stay in order.
     key: str = ""
     #: The MessageID that its sender has given it.
     message_id: str = ""
@@ -73,10 +72,10 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
             raise ApplicationFault(f"loop: it has passed this relay before ({len(passed.hop)} relays on its way)")
         if len(passed.hop) >= MOST_HOPS:
             raise ApplicationFault(f"it has passed {len(passed.hop)} relays, the most that are allowed")
-        key = passed.key or context.peer or "default"
-        added = Relayed([*passed.hop, own], key, passed.message_id or context.message_id or "")
+        origin = passed.key or context.peer or "default"
+        added = Relayed([*passed.hop, own], origin, passed.message_id or context.message_id or "")
         header = to_xml(added, NAMESPACE)
-        mercury.to(to, key=_short(key), listen=False).send(
+        mercury.to(to, key=key_of(passed.key, context.peer), listen=False).send(
             body,
             action=context.action,
             headers=[*others, header],
@@ -126,10 +125,18 @@ def _header(context: MessageContext) -> tuple[Relayed, list[bytes]]:
     return found, others
 
 
-def _short(key: str) -> str:
-    """A key that a store takes: a peer may have written it."""
-    fits = len(key.encode()) <= KEY_BYTES // 2 and key.isprintable()
-    return key if fits else hashlib.sha256(key.encode("utf-8", "backslashreplace")).hexdigest()
+def key_of(relayed: str, peer: str | None) -> str:
+    """The key under which a message leaves.
+
+    A peer may have written the header block, so there are 256 keys for what it says: otherwise each message could ask
+    for a sequence of its own at the next endpoint. None of them is the key of messages without the block.
+
+    :param relayed: the key of the header block; empty = there is none.
+    :param peer: the host that the message has come from.
+    """
+    if not relayed:
+        return peer or "default"
+    return f"relayed {hashlib.sha256(relayed.encode('utf-8', 'backslashreplace')).digest()[0]}"
 
 
 def _place(url: str) -> tuple[str, int | None, str]:

@@ -35,13 +35,46 @@ STAGES = (
         (
             Change(
                 "mercury.engine.stage.mover:StageMover.run_once",
-                "        try:\n            with self._store.transaction() as tx:",
+                "        try:\n            self._write(moves, now)",
                 "        for move in moves:\n            move.moved = move.messages\n"
-                "        with stage.transaction() as tx:\n            remove(tx, moves)\n"
-                "        try:\n            with self._store.transaction() as tx:",
+                "        with stage.transaction() as tx:\n            remove(tx, moves, now)\n"
+                "        try:\n            self._write(moves, now)",
             ),
         ),
         test=f"{STAGE}::test_while_the_store_is_away_messages_are_taken_and_acknowledged_and_sequences_created",
+    ),
+    Mutant(
+        "sequences without room in the store are put off at the stage",
+        (
+            Change(
+                "mercury.engine.stage.moving:remove",
+                "move.buffer.retry_at = retry_at if move.rest else None",
+                "pass",
+            ),
+        ),
+        test=f"{STAGE}::test_a_sequence_without_room_in_the_store_is_read_again_after_a_pause_only",
+    ),
+    Mutant(
+        "each sequence has a share of what a stage moves",
+        (
+            Change(
+                "mercury.engine.stage.moving:read",
+                "max(1, most // others), max(1, size // others)",
+                "most, size",
+            ),
+        ),
+        test=f"{STAGE}::test_a_sequence_without_room_in_the_store_does_not_hold_back_the_others",
+    ),
+    Mutant(
+        "sequences of a stage that the store refuses are moved alone",
+        (
+            Change(
+                "mercury.engine.stage.mover:StageMover._write",
+                "except DataError as error:",
+                "except DataError as error:\n            raise",
+            ),
+        ),
+        test=f"{STAGE}::test_a_sequence_that_the_store_refuses_stays_in_the_stage_and_the_others_are_moved",
     ),
     Mutant(
         "relay's two halves in two transactions",

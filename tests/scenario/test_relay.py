@@ -10,7 +10,7 @@ import pytest
 from mercury import ConfigurationError, Mercury, MessageContext, Service, Settings, SourcePolicy
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.settings import EngineSettings
-from mercury.relaying import MOST_HOPS, NAMESPACE, Relayed, addresses, destination, relay_service
+from mercury.relaying import MOST_HOPS, NAMESPACE, Relayed, addresses, destination, key_of, relay_service
 from mercury.storage.opening import open_store
 from mercury.testing import Pair
 from mercury.testing.pair import Node
@@ -153,6 +153,13 @@ def test_a_header_block_that_a_peer_has_made_up_harms_only_its_own_message(tmp_p
     assert "the header block of relays cannot be read" in letter.reason
     assert network.seen.bodies == ORDERS[1:2]
     closed(network)
+
+
+def test_header_blocks_that_a_peer_has_made_up_ask_for_few_sequences_and_never_for_that_of_another_peer() -> None:
+    made_up = {key_of(f"key {number}", "evil.example") for number in range(5000)}
+    assert len(made_up) == 256
+    assert key_of("shop.example", "evil.example") != key_of("", "shop.example") == "shop.example"
+    assert key_of("shop.example", "relay-a.example") == key_of("shop.example", "relay-b.example")  # members of a pair
 
 
 def test_a_pair_is_a_list_of_addresses_that_are_tried_in_their_order() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -12,14 +14,15 @@ from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.engine.settings import EngineSettings
-from mercury.engine.stage.mover import Target
+from mercury.engine.stage.mover import REFUSED_PAUSE, Target
 from mercury.engine.stage.moving import read, remove
 from mercury.engine.stage_room import StageRoom, StageSettings
-from mercury.errors import TransientStorageError
+from mercury.errors import DataError, TransientStorageError
 from mercury.statemachine.policy import DestinationPolicy
+from mercury.storage.api import Transaction
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
-from mercury.storage.records import InboundKind
+from mercury.storage.records import InboundKind, InboundMessage
 from mercury.testing.store import Crash, SimulatedStore
 
 from .pair import Pair, Side
@@ -33,11 +36,35 @@ class AwayStore(SimulatedStore):
     """A store that can be away: then every transaction fails."""
 
     away = False
+    #: The body that it refuses, as a database refuses a value that is too long for an index.
+    refused: bytes | None = None
 
-    def transaction(self):  # type: ignore[no-untyped-def]
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
         if self.away:
             raise TransientStorageError("the database is away")
-        return super().transaction()
+        with super().transaction() as tx:
+            yield tx if self.refused is None else cast("Transaction", Refusing(tx, self.refused))
+
+
+class Refusing:
+    """A transaction, and its buffers, that refuse a body."""
+
+    def __init__(self, inner: Any, refused: bytes) -> None:
+        self._inner = inner
+        self._refused = refused
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    @property
+    def invoker(self) -> Refusing:
+        return Refusing(self._inner.invoker, self._refused)
+
+    def add(self, rows: list[InboundMessage]) -> None:
+        if any(self._refused in row.payload for row in rows):
+            raise DataError("a value is too long for an index")
+        self._inner.add(rows)
 
 
 @dataclass
@@ -165,7 +192,7 @@ def test_sequences_in_any_order_are_removed_from_the_stage_together(make: Make) 
     for move in moves:
         move.moved = move.messages  # as if the store had committed them
     with staged.stage.inner.transaction() as tx:
-        assert remove(tx, moves) == 12
+        assert remove(tx, moves, NOW) == 12
     assert staged.waiting == 0
 
 
@@ -288,6 +315,62 @@ def test_the_store_gets_no_more_of_a_sequence_than_its_policy_allows(make: Make)
         (record,) = tx.rmd.all()
         assert tx.invoker.numbers(record.identifier).as_tuples() == ((1, 5),)
     assert staged.waiting == 25
+
+
+def test_a_sequence_without_room_in_the_store_does_not_hold_back_the_others(make: Make) -> None:
+    """It is as long as many batches, and comes first; a handler that fails for hours may be its reason."""
+    staged = make(StageSettings(batch=10), policy=DestinationPolicy(max_backlog=5))
+    staged.store.away = True
+    staged.pair.send(orders(1, 60), key="first", window=100)
+    staged.pair.run(NOW)
+    staged.pair.send(orders(101, 104), key="other")
+    staged.pair.run(NOW)
+    staged.store.away = False
+    staged.pair.server.turn(NOW + LATER)  # one batch; no handler runs, so the store takes five of the first
+    with staged.store.transaction() as tx:
+        taken = sorted(tx.invoker.numbers(record.sequence).as_tuples() for record in tx.invoker.all())
+    assert taken == [((1, 4),), ((1, 5),)]
+    assert staged.waiting == 55
+
+
+def test_a_sequence_without_room_in_the_store_is_read_again_after_a_pause_only(make: Make) -> None:
+    staged = make(policy=DestinationPolicy(max_backlog=5))
+    staged.pair.send(orders(1, 30))
+    staged.pair.run(NOW)
+    due = staged.pair.server.engine.invocation.next_due()
+    assert due is not None
+    assert due >= NOW + REFUSED_PAUSE
+
+
+def test_many_sequences_without_room_in_the_store_do_not_hold_back_another(make: Make) -> None:
+    staged = make(policy=DestinationPolicy(max_backlog=1))
+    many = EngineSettings().sequence_batch + 5
+    for each in range(many):
+        staged.pair.send(orders(1, 3), key=f"key {each}")
+    staged.pair.run(NOW)
+    staged.pair.send(orders(7, 7), key="other")
+    for turn in range(10):
+        staged.pair.run(NOW + 0.01 * turn)
+    with staged.store.transaction() as tx:
+        assert len(tx.invoker.all()) == many + 1
+
+
+def test_a_sequence_that_the_store_refuses_stays_in_the_stage_and_the_others_are_moved(make: Make) -> None:
+    staged = make()
+    staged.store.refused = b"<order>107</order>"
+    for key, last in ("a", 105), ("b", 107), ("c", 103):
+        staged.pair.send(orders(101, last), key=key)
+    staged.pair.run(NOW)
+    assert staged.waiting == 7
+    for _ in range(5):  # also while it is tried again
+        staged.now += LATER
+        staged.run()
+    assert sorted(handled(staged)) == sorted(orders(101, 105) + orders(101, 103))
+    staged.store.refused = None  # an operator has mended the table
+    staged.now += LATER
+    staged.run()
+    assert staged.waiting == 0
+    assert len(handled(staged)) == 15
 
 
 def test_a_batch_that_was_moved_before_a_crash_adds_nothing_when_it_is_moved_again_after_its_delivery(

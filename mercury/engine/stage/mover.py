@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from mercury.engine.application import Application
 from mercury.engine.context import EngineContext
 from mercury.engine.exchange import Response, Step
-from mercury.engine.stage.moving import read, remove, write
+from mercury.engine.stage.moving import Move, read, remove, write
 from mercury.engine.stage_room import StageRoom, StageSettings
-from mercury.errors import StorageError
+from mercury.errors import DataError, StorageError
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.claims import WorkFilter
 from mercury.storage.gauges import Waits
@@ -20,8 +20,8 @@ from mercury.storage.outages import PAUSES, Outages
 
 log = logging.getLogger("mercury.engine.stage")
 
-#: Seconds until messages are read again for which the store has no room.
-FULL_PAUSE = 0.5
+#: Seconds until the messages of a sequence are read again for which the store has no room, or which it refuses.
+REFUSED_PAUSE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,10 @@ class StageMover:
         self._failures = 0
         #: Whether the messages that an earlier process has left in the stage are counted.
         self._counted = False
-        #: Not before this time, because the store has failed or has no room; seconds since the epoch.
+        #: Not before this time, because the store has failed; seconds since the epoch.
         self._retry_at = 0.0
+        #: The peer whose sequence was the last of a batch: the peers after it are served first.
+        self._after = ""
         #: As of the worker whose place it takes: a stage has no responses, and one thread moves.
         self.answer: Callable[[list[Response]], None] = _no_responses
         self.more: Callable[[], None] = _wake_none
@@ -71,8 +73,7 @@ class StageMover:
         with stage.transaction() as tx:
             moves = read(tx, due, self._settings)
         try:
-            with self._store.transaction() as tx:
-                write(tx, self._context, self._application, moves, now)
+            self._write(moves, now)
         except StorageError as error:
             self._failures += 1
             self._retry_at = now + PAUSES.delay(self._failures, 0.0)
@@ -81,13 +82,31 @@ class StageMover:
         self._failures = 0
         self._outages.worked()
         with stage.transaction() as tx:
-            count = remove(tx, moves)
+            count = remove(tx, moves, now + REFUSED_PAUSE)
             tx.after_commit(lambda: self._room.change(-count))
-        progress = sum(bool(move.moved or move.markers) for move in moves)
-        if any(len(move.moved) < len(move.messages) for move in moves):
-            self._retry_at = now + FULL_PAUSE
-            log.debug("the store has no room for all of a batch; the rest stays in the stage")
-        return Step(progress=progress)
+        self._after = next((due[move.sequence] for move in reversed(moves) if move.moved), self._after)
+        if any(move.rest for move in moves):
+            log.debug("the store does not take all of a batch; the rest stays in the stage")
+        return Step(progress=sum(bool(move.moved or move.markers) for move in moves))
+
+    def _write(self, moves: list[Move], now: float) -> None:
+        """Write a batch to the store. If the store refuses a value in it, each sequence is written alone: the one with
+        that value stays in the stage, and the others do not wait for it.
+
+        :raises StorageError: the store has failed.
+        """
+        try:
+            with self._store.transaction() as tx:
+                write(tx, self._context, self._application, moves, now)
+        except DataError as error:
+            for move in moves:
+                move.moved = []
+            if len(moves) > 1:
+                for move in moves:
+                    self._write([move], now)
+            else:
+                moves[0].refused = True
+                self._outages.failed(error, f"sequence {moves[0].sequence}, which stays in the stage")
 
     def next_due(self) -> float | None:
         """When the next batch is due without a new message."""
@@ -96,7 +115,7 @@ class StageMover:
 
     @property
     def _work_filter(self) -> WorkFilter:
-        return WorkFilter(self._context.claims.owner, self._application.services())
+        return WorkFilter(self._context.claims.owner, self._application.services(), self._after)
 
 
 def _waiting(stage: StorageManager, now: float) -> int:

@@ -37,6 +37,13 @@ class Move:
     markers: list[InboundMessage]
     #: The messages that the store has now.
     moved: list[InboundMessage] = field(default_factory=list)
+    #: Whether the store refuses a value of it.
+    refused: bool = False
+
+    @property
+    def rest(self) -> bool:
+        """Whether the store has not taken all of it."""
+        return self.refused or len(self.moved) < len(self.messages)
 
     @property
     def sequence(self) -> str:
@@ -49,14 +56,18 @@ class Move:
 
 
 def read(tx: Transaction, sequences: Iterable[str], settings: StageSettings) -> list[Move]:
-    """What waits of these sequences, within the limits of one batch. The markers of an end are alone in a move."""
+    """What waits of these sequences, within the limits of one batch. The markers of an end are alone in a move.
+
+    Each sequence has a share of the batch, because the store may have no room for all that waits of one; what the first
+    ones do not use is left to the last ones.
+    """
     names = list(sequences)
     buffers, requests = tx.invoker.read_many(names), tx.rmd.read_many(names)
     moves, most, size = [], settings.batch, settings.batch_bytes
-    for name in names:
+    for others, name in zip(range(len(names), 0, -1), names, strict=True):
         if name not in buffers or most <= 0 or size <= 0:
             continue
-        messages = _waiting(tx, buffers[name], most, size)
+        messages = _waiting(tx, buffers[name], max(1, most // others), max(1, size // others))
         markers = [] if messages else tx.invoker.markers(name)
         if messages or markers:
             moves.append(Move(buffers[name], requests.get(name), messages, markers))
@@ -106,17 +117,21 @@ def write(tx: Transaction, context: EngineContext, application: Application, mov
         tx.invoker.add(rows)
 
 
-def remove(tx: Transaction, moves: Iterable[Move]) -> int:
+def remove(tx: Transaction, moves: Iterable[Move], retry_at: float) -> int:
     """Remove from the stage what the store has committed. Returns the number of messages.
+
+    :param retry_at: when the sequences are read again of which the store has not taken all.
 
     :raises Conflict: another process has removed some of it; nothing is removed.
     """
     count = 0
     for move in sorted(moves, key=lambda each: each.sequence):  # buffers are locked in this order
         numbers = [message.number for message in move.moved]
-        if not numbers and not move.markers:
+        markers = [] if move.refused else move.markers
+        if not numbers and not markers and not move.rest:
             continue
         machine = move.buffer.machine
+        move.buffer.retry_at = retry_at if move.rest else None
         for number in numbers:
             machine.handle(events.MessageBuffered(number=number))
         machine.handle(events.Delivered(tuple(numbers)))
@@ -124,10 +139,10 @@ def remove(tx: Transaction, moves: Iterable[Move]) -> int:
             # The end is moved next: the store may forget the sequence after it, so nothing else may be moved then.
             last = machine.passed.highest
             tx.invoker.add([InboundMessage(sequence=move.sequence, number=last, kind=InboundKind.END)])
-        for marker in move.markers:
+        for marker in markers:
             machine.handle(events.LastKnown(marker.number) if marker.kind is InboundKind.END else events.Cut())
         move.buffer.consumed_bytes += sum(message.size for message in move.moved)
-        tx.invoker.save_delivered(move.buffer, consumed=numbers, markers=move.markers)
+        tx.invoker.save_delivered(move.buffer, consumed=numbers, markers=markers)
         count += len(numbers)
     return count
 
