@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import sys
 from collections.abc import Iterable
 from typing import Annotated, Any
 
 import typer
 
-from mercury.cli.acting import Acting, Target, act, calling
+from mercury.cli import bulk
+from mercury.cli.acting import Acting, Call, Target, act, calling
+from mercury.cli.bulk import Result
 from mercury.cli.letter_selection import (
     Conditions,
     EvenIfUnknown,
@@ -22,7 +23,7 @@ from mercury.cli.letter_selection import (
     identifiers,
 )
 from mercury.cli.option_groups import grouped
-from mercury.cli.output import FAILED, Format, console, fail, notes, show, show_table
+from mercury.cli.output import FAILED, fail, notes, show, show_table
 
 app = typer.Typer(help="Dead letters: messages of a store that could not be delivered.", no_args_is_help=True)
 
@@ -93,8 +94,8 @@ def redrive(
     Exit code 1: a dead letter was refused, or none was found.
     """
     selected = which.arguments(ids, direction)
-    done, refused = _all(acting, selected, many, "redrive", even_if_unknown=allow_duplicate)
-    _show_done(acting.output, done, refused, "redriven", "a process that runs on this store sends or delivers them")
+    result = _all(acting, selected, many, "redrive", even_if_unknown=allow_duplicate)
+    bulk.show_result(acting.output, result, "redriven", "a process that runs on this store sends or delivers them")
 
 
 @app.command()
@@ -113,8 +114,8 @@ def redirect(
     was refused, or none was found.
     """
     selected = which.arguments(ids, Side.OUTBOUND)
-    done, refused = _all(acting, selected, many, "redirect", to=to, even_if_unknown=allow_duplicate)
-    _show_done(acting.output, done, refused, "redirected", f"a process that runs on this store sends them to {to}")
+    result = _all(acting, selected, many, "redirect", to=to, even_if_unknown=allow_duplicate)
+    bulk.show_result(acting.output, result, "redirected", f"a process that runs on this store sends them to {to}")
 
 
 @app.command()
@@ -144,49 +145,43 @@ def edit(
 @grouped
 def discard(which: Conditions, many: Many, acting: Acting, ids: Ids = None, direction: OfDirection = None) -> None:
     """Delete dead letters for good: by identifier, by filter, or --all of them."""
-    done, _ = _all(acting, which.arguments(ids, direction), many, "discard")
-    count = len(done)
-    show(acting.output, {"discarded": count}, lambda: console().print(f"{count} discarded", markup=False))
+    result = _all(acting, which.arguments(ids, direction), many, "discard")
+    bulk.show_result(acting.output, result, "discarded", "")
 
 
 # --- many of them ----------------------------------------------------------------------------------------------------
 
+app.command("bulks")(bulk.list_bulks)
+app.command("resume")(bulk.resume)
+app.command("cancel")(bulk.cancel)
 
-def _all(
-    acting: Acting, selected: dict[str, Any], many: Many, action: str, **given: Any
-) -> tuple[list[str], list[dict[str, str]]]:
-    """Make an action on all selected letters, a bounded number at once. Returns the identifiers of those that are done,
-    and the refused ones with the reasons; these stay dead letters."""
-    done: list[str] = []
-    refused: list[dict[str, str]] = []
+
+def _all(acting: Acting, selected: dict[str, Any], many: Many, action: str, **given: Any) -> Result:
+    """Make an action on all selected letters: those that are named by identifier a bounded number at once, others as a
+    bulk action."""
     with calling(acting) as call:
         confirm(call, selected, many, action)
-        for some in _in_parts(identifiers(call, selected)):
-            result = call(f"dlq.{action}", acts=True, ids=some, **given)
-            done += result["done"]
-            refused += result["refused"]
-            if acting.output is Format.TEXT and sys.stderr.isatty():
-                notes().print(f"{len(done)} done, {len(refused)} refused", markup=False)
-    return done, refused
+        if "ids" in selected:
+            return _by_identifier(call, identifiers(call, selected), action, given)
+        return bulk.follow(call, call("dlq.begin", acts=True, action=action, **selected, **given), acting.output)
+
+
+def _by_identifier(call: Call, names: Iterable[str], action: str, given: dict[str, Any]) -> Result:
+    found = Result()
+    for some in _in_parts(names):
+        result = call(f"dlq.{action}", acts=True, ids=some, **given)
+        found = Result(
+            done=found.done + len(result["done"]),
+            refused=found.refused + len(result["refused"]),
+            refusals=[*found.refusals, *result["refused"]],
+        )
+    return found
 
 
 def _in_parts(names: Iterable[str]) -> Iterable[list[str]]:
     following = iter(names)
     while some := list(itertools.islice(following, AT_ONCE)):
         yield some
-
-
-def _show_done(output: Format, done: list[str], refused: list[dict[str, str]], what: str, follows: str) -> None:
-    """Print the result of an action on dead letters; exit code 1 if one was refused, or none was done."""
-    from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
-
-    value = {what: done, "refused": refused}
-    show(output, value, lambda: console().print(f"{len(done)} {what}: {follows}", markup=False))
-    for each in refused if output is Format.TEXT else ():
-        hint = " (--even-if-unknown)" if each["reason"] in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN) else ""
-        notes().print(f"{each['id']} not {what}: {each['reason']}{hint}", markup=False)
-    if refused or not done:
-        raise typer.Exit(FAILED)
 
 
 # --- output ----------------------------------------------------------------------------------------------------------

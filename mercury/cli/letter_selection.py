@@ -6,7 +6,6 @@ import enum
 import re
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -126,12 +125,6 @@ def confirm(call: Call, which: dict[str, Any], many: Many, what: str) -> None:
         fail(FAILED, "nothing was done")
 
 
-def identifiers(call: Call, which: dict[str, Any]) -> Iterator[str]:
-    """The identifiers of the selected letters, in the order in which they are sent."""
-    after = None
-    while True:
-        page = call("dlq.ids", after=after, **which)
-        yield from page["ids"]
-        after = page["after"]
-        if after is None:
-            return
+def identifiers(call: Call, which: dict[str, Any]) -> list[str]:
+    """The identifiers of letters that are selected by identifier, and by more conditions."""
+    return [each["id"] for each in call("dlq.list", limit=len(which["ids"]), **which)]

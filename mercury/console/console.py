@@ -12,9 +12,11 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter
 from starlette.types import ASGIApp
 
+from mercury.console.bulk_runner import BulkRunner
 from mercury.console.doubt_reader import DoubtReader
 from mercury.console.pages import (
     audit,
+    bulk,
     doubt,
     letter_actions,
     letters,
@@ -49,6 +51,7 @@ class Console:
     :param watch: the ages from which on a waiting message is a problem.
     :param clock: seconds since the epoch.
     :param secret: returns a random text that cannot be guessed, a new one for each call.
+    :param patience: seconds that an answer waits for the end of an action on many dead letters.
     :raises ConfigurationError: there is neither a token nor a check.
     """
 
@@ -63,6 +66,7 @@ class Console:
         watch: WatchSettings | None = None,
         clock: Callable[[], float] = time.time,
         secret: Callable[[], str] = secrets.token_urlsafe,
+        patience: float = letter_actions.PATIENCE,
     ) -> None:
         operations = Operations(store, clock, watch)
         zone: datetime.tzinfo = datetime.UTC if settings.time_zone == "UTC" else ZoneInfo(settings.time_zone)
@@ -78,7 +82,9 @@ class Console:
         doubt.add_pages(site, store, coordinator, clock)
         sequence_actions.add_actions(site, operations)
         message_actions.add_actions(site, operations)
-        letter_actions.add_actions(site, operations)
+        self._bulks = BulkRunner(operations.bulk_actions)
+        letter_actions.add_actions(site, operations, self._bulks, patience)
+        bulk.add_pages(site, operations, self._bulks)
         nodes.add_pages(site, operations)
         folder = Path(settings.reports) if settings.reports is not None else None
         self._reports = Reports(folder)
@@ -100,5 +106,7 @@ class Console:
         return link("login", ticket=ticket)
 
     def close(self) -> None:
-        """End a comparison that was begun here and is running. The store stays open."""
+        """End a comparison that was begun here and is running, and stop bulk actions, which can be let go on later.
+        The store stays open."""
+        self._bulks.close()
         self._reports.stop()

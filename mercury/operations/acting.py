@@ -9,7 +9,7 @@ from mercury.storage.audit import Actor, AuditEntry, TargetKind
 from mercury.storage.sql import steering
 from mercury.storage.sql.transaction import SqlTransaction
 
-__all__ = ["Changed", "NotPossible", "check", "note"]
+__all__ = ["Changed", "NotPossible", "check", "entry_of", "note"]
 
 
 class Changed(NotPossible):
@@ -26,6 +26,39 @@ def check(what: str, expected: str | None, found: str) -> None:
         raise Changed(f"{what} was {expected}, and is {found} now: look at it again. Nothing was done")
 
 
+def entry_of(
+    at: float,
+    actor: Actor,
+    action: str,
+    kind: TargetKind,
+    target: str,
+    before: Mapping[str, object] | None = None,
+    after: Mapping[str, object] | None = None,
+    reason: str = "",
+    bulk: int | None = None,
+) -> AuditEntry:
+    """An action as the audit has it.
+
+    :param at: seconds since the epoch.
+    :param before: what the action changes, as it was, by name.
+    :param after: the same, as it is now.
+    :param reason: given by the operator.
+    :param bulk: the bulk action that it is a part of.
+    """
+    return AuditEntry(
+        at=at,
+        actor=actor.name,
+        via=actor.via,
+        action=action,
+        kind=kind,
+        target=target,
+        before=before or {},
+        after=after or {},
+        note=reason,
+        bulk=bulk,
+    )
+
+
 def note(
     tx: SqlTransaction,
     clock: Callable[[], float],
@@ -37,21 +70,5 @@ def note(
     after: Mapping[str, object] | None = None,
     reason: str = "",
 ) -> None:
-    """Add an action to the audit, in the transaction that makes its change.
-
-    :param before: what the action changes, as it was, by name.
-    :param after: the same, as it is now.
-    :param reason: given by the operator.
-    """
-    entry = AuditEntry(
-        at=clock(),
-        actor=actor.name,
-        via=actor.via,
-        action=action,
-        kind=kind,
-        target=target,
-        before=before or {},
-        after=after or {},
-        note=reason,
-    )
-    steering.note(tx, entry)
+    """Add an action to the audit, in the transaction that makes its change; parameters as for `entry_of`."""
+    steering.note(tx, entry_of(clock(), actor, action, kind, target, before, after, reason))

@@ -1,53 +1,61 @@
-"""Actions of operators on dead letters: one, or all that match a filter, in transactions of a limited size."""
+"""What operators do to dead letters: to some by identifier, and the transaction on some that a bulk action repeats."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mercury.client.dead_letters import BATCH, deliver, order, refusal
 from mercury.engine.addresses import split_url
 from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import ConfigurationError
-from mercury.operations.acting import NotPossible, note
+from mercury.operations.acting import NotPossible, entry_of
 from mercury.statemachine.effects import Certainty
-from mercury.storage.audit import Actor, TargetKind
+from mercury.storage.audit import Actor, AuditEntry, TargetKind
+from mercury.storage.bulk import BulkAction
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter, redriven_outbound
 from mercury.storage.records import Role, SequenceKey
-from mercury.storage.sql.reads import letters
+from mercury.storage.sql import steering
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.wire.payload import check_payload
 
-#: The most letters, and the most refusals, that a result lists.
-MOST_LISTED = 10_000
+#: Two dead letters of one transaction have this MessageID.
+WAITING = "a message with its MessageID is waiting already"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """How far an action on many dead letters is, and at its end its result."""
+class LetterWork:
+    """What is done to dead letters, by whom, and why."""
 
-    done: int = 0
-    #: The identifiers of the first of them.
-    ids: tuple[str, ...] = ()
-    refused: int = 0
-    #: The first refused ones, each with the reason; they stay dead letters.
-    refusals: tuple[tuple[str, str], ...] = ()
+    action: BulkAction
+    actor: Actor
+    #: Of `BulkAction.REDIRECT`: the other endpoint.
+    endpoint: str | None = None
+    #: Also letters that may take effect twice.
+    allow_duplicate: bool = False
+    reason: str = ""
+    #: The bulk action that it is a part of.
+    bulk: int | None = None
 
 
-#: Is called after each transaction.
-OnProgress = Callable[[Progress], None]
-#: Handles one dead letter in a transaction; returns why it is refused, ``None`` = it is done.
-_Each = Callable[[SqlTransaction, DeadLetter], str | None]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handled:
+    """The result of an action on dead letters."""
+
+    #: The identifiers of those that it was done to, in the order in which they are sent.
+    done: tuple[str, ...] = ()
+    #: Those that stay dead letters, each with the reason.
+    refused: tuple[tuple[str, str], ...] = ()
 
 
 class LetterActions:
     """Actions on dead letters. Each letter is deleted in the transaction that sends, delivers or discards it, with its
     entry in the audit. A crash leaves the rest as dead letters.
 
-    The actions take effect on letters that were dead-lettered before they began. Each raises `StorageError` if the
-    store failed; a part may be done then.
+    Actions on letters by identifier ignore identifiers of none. Each raises `StorageError` if the store failed; a part
+    of `BATCH` letters may be done then.
 
     :param clock: seconds since the epoch.
     """
@@ -58,60 +66,41 @@ class LetterActions:
         self._ids = ids or RandomIds()
 
     def redrive(
-        self,
-        which: LetterFilter,
-        actor: Actor,
-        *,
-        allow_duplicate: bool = False,
-        progress: OnProgress | None = None,
-        reason: str = "",
-    ) -> Progress:
+        self, names: Iterable[str], actor: Actor, *, allow_duplicate: bool = False, reason: str = ""
+    ) -> Handled:
         """Send or deliver dead letters again: see `mercury.client.dead_letters.DeadLetters.redrive`.
 
+        :param names: their identifiers.
         :param allow_duplicate: also those that may take effect twice.
         """
-
-        def each(tx: SqlTransaction, letter: DeadLetter) -> str | None:
-            why = self._refusal(tx, letter, allow_duplicate)
-            why = why or self._again(tx, letter)
-            if why is None:
-                self._note(tx, actor, "redrive", letter, {"certainty": letter.certainty.value}, reason)
-            return why
-
-        return self._all(which, each, progress)
+        work = LetterWork(action=BulkAction.REDRIVE, actor=actor, allow_duplicate=allow_duplicate, reason=reason)
+        return self._all(names, work)
 
     def redirect(
-        self,
-        which: LetterFilter,
-        endpoint: str,
-        actor: Actor,
-        *,
-        allow_duplicate: bool = False,
-        progress: OnProgress | None = None,
-        reason: str = "",
-    ) -> Progress:
+        self, names: Iterable[str], endpoint: str, actor: Actor, *, allow_duplicate: bool = False, reason: str = ""
+    ) -> Handled:
         """Send outbound dead letters to another endpoint, each under its key.
 
+        :param names: their identifiers.
         :param endpoint: the URL.
         :param allow_duplicate: also those that the old endpoint may have.
         :raises NotPossible: the endpoint is no URL.
         """
-        try:
-            split_url(endpoint)
-        except (ConfigurationError, ValueError) as error:
-            raise NotPossible(f"{endpoint} is not an endpoint: {error}") from error
+        work = LetterWork(
+            action=BulkAction.REDIRECT,
+            actor=actor,
+            endpoint=checked_endpoint(endpoint),
+            allow_duplicate=allow_duplicate,
+            reason=reason,
+        )
+        return self._all(names, work)
 
-        def each(tx: SqlTransaction, letter: DeadLetter) -> str | None:
-            why = self._refusal(tx, letter, allow_duplicate) or _not_redirected(letter)
-            if why is None and letter.channel is not None:
-                key = SequenceKey(endpoint, letter.channel.key.name)
-                channel = replace(letter.channel, key=key, pair=None, identity=None, wsa_to=None)
-                why = self._again(tx, replace(letter, channel=channel))
-            if why is None:
-                self._note(tx, actor, "redirect", letter, {"endpoint": endpoint}, reason)
-            return why
+    def discard(self, names: Iterable[str], actor: Actor, *, reason: str = "") -> Handled:
+        """Delete dead letters for good.
 
-        return self._all(which, each, progress)
+        :param names: their identifiers.
+        """
+        return self._all(names, LetterWork(action=BulkAction.DISCARD, actor=actor, reason=reason))
 
     def send_edited(
         self, identifier: str, payload: bytes, actor: Actor, *, allow_duplicate: bool = False, reason: str = ""
@@ -126,100 +115,93 @@ class LetterActions:
         """
         checked = check_payload(payload)
         with self._store.transaction() as tx:
-            found = tx.dead_letters.find(LetterFilter(ids=frozenset([identifier])), 1)
+            found = tx.dead_letters.locked([identifier])
             if not found:
                 raise NotPossible(f"there is no dead letter {identifier}")
             letter = found[0]
-            why = self._refusal(tx, letter, allow_duplicate)
+            waiting = tx.rms.rows([letter.message_id]) if letter.message_id else {}
+            why = refusal(tx, letter, waiting, allow_duplicate)
             if why is None and letter.attachments is not None:
                 why = "its attachments belong to the original"
+            if why is not None:
+                raise NotPossible(why)
             new = replace(letter, message_id=self._ids.new(), payload=checked.xml)
             if letter.direction is Direction.INBOUND:
                 new = replace(new, element=checked.name)
-            why = why or self._again(tx, new)
-            if why is not None:
-                raise NotPossible(why)
-            after = {"message_id": new.message_id, "payload": _digest(checked.xml)}
-            self._note(tx, actor, "edit", letter, after, reason, before={"payload": _digest(letter.payload)})
+            now = self._clock()
+            tx.dead_letters.remove([identifier])
+            _again(tx, new, now)
+            before, after = {"payload": _digest(letter.payload)}, {"payload": _digest(checked.xml)}
+            after["message_id"] = str(new.message_id)
+            kind = TargetKind.DEAD_LETTER
+            steering.note(tx, entry_of(now, actor, "edit", kind, letter.id, before, after, reason))
         return str(new.message_id)
 
-    def discard(
-        self, which: LetterFilter, actor: Actor, *, progress: OnProgress | None = None, reason: str = ""
-    ) -> Progress:
-        """Delete dead letters for good."""
+    def handle(self, tx: SqlTransaction, names: Sequence[str], work: LetterWork) -> Handled:
+        """Make an action on some dead letters, in a transaction of the caller's: each is read once, and locked.
 
-        def each(tx: SqlTransaction, letter: DeadLetter) -> str | None:
-            if tx.dead_letters.delete(letter.id) is not None:
-                self._note(tx, actor, "discard", letter, {}, reason, before=_about(letter))
-            return None
-
-        return self._all(which, each, progress)
-
-    # --- all of them -----------------------------------------------------------------------------------------------
-
-    def _all(self, which: LetterFilter, each: _Each, progress: OnProgress | None) -> Progress:
+        :param names: their identifiers, in the order in which they are sent; those of none are ignored.
+        """
         now = self._clock()
-        until = now if which.dead_before is None else min(now, which.dead_before)
-        wanted = which if which.ids is not None else replace(which, dead_before=until)
-        so_far = Progress()
-        for batch in self._batches(wanted):
+        letters = {letter.id: letter for letter in tx.dead_letters.locked(names)}
+        found = [letters[name] for name in names if name in letters]
+        why = _refusals(tx, found, work)
+        taken = [letter for letter in found if letter.id not in why]
+        tx.dead_letters.remove([letter.id for letter in taken])
+        if work.action is not BulkAction.DISCARD:
+            for letter in taken:
+                _again(tx, letter if work.endpoint is None else _redirected(letter, work.endpoint), now)
+        steering.note(tx, *(_entry(letter, work, now) for letter in taken))
+        return Handled(done=tuple(letter.id for letter in taken), refused=tuple(why.items()))
+
+    def _all(self, names: Iterable[str], work: LetterWork) -> Handled:
+        wanted = frozenset(names)
+        with self._store.transaction() as tx:
+            found = [letter.id for letter in sorted(tx.dead_letters.find(LetterFilter(ids=wanted)), key=order)]
+        done: list[str] = []
+        refused: list[tuple[str, str]] = []
+        for start in range(0, len(found), BATCH):
             with self._store.transaction() as tx:
-                found = {letter.id: letter for letter in tx.dead_letters.find(LetterFilter(ids=frozenset(batch)))}
-                results = [(name, each(tx, found[name])) for name in batch if name in found]
-            refused = [(name, why) for name, why in results if why is not None]
-            so_far = Progress(
-                done=so_far.done + len(results) - len(refused),
-                ids=(*so_far.ids, *(name for name, why in results if why is None))[:MOST_LISTED],
-                refused=so_far.refused + len(refused),
-                refusals=(*so_far.refusals, *refused)[:MOST_LISTED],
-            )
-            if progress is not None:
-                progress(so_far)
-        return so_far
+                handled = self.handle(tx, found[start : start + BATCH], work)
+            done += handled.done
+            refused += handled.refused
+        return Handled(done=tuple(done), refused=tuple(refused))
 
-    def _batches(self, which: LetterFilter) -> Iterator[Sequence[str]]:
-        """The identifiers of the letters, in the order in which they are sent."""
-        if which.ids is not None and len(which.ids) <= BATCH:
-            with self._store.transaction() as tx:  # by the index, not by reading the whole table for a few
-                few = sorted(tx.dead_letters.find(which), key=order)
-            yield [letter.id for letter in few]
-            return
-        after: int | None = 0
-        while after is not None:
-            with self._store.transaction() as tx:
-                found, after = letters.marks(tx, which, after)
-            names = [mark.id for mark in sorted(found, key=letters.LetterMark.order)]
-            for start in range(0, len(names), BATCH):
-                yield names[start : start + BATCH]
 
-    def _again(self, tx: SqlTransaction, letter: DeadLetter) -> str | None:
-        """Delete a letter, and send or deliver it. Returns why it cannot be done; ``None`` = it is done."""
-        now = self._clock()
-        if tx.dead_letters.delete(letter.id) is None:
-            return "another action has taken it meanwhile"
-        if letter.direction is Direction.OUTBOUND:
-            tx.rms.append(redriven_outbound(letter, now))
-        else:
-            deliver(tx, letter, now)
-        return None
+def checked_endpoint(endpoint: str) -> str:
+    """An endpoint that dead letters can be redirected to.
 
-    def _refusal(self, tx: SqlTransaction, letter: DeadLetter, allow_duplicate: bool) -> str | None:
-        waiting = tx.rms.rows([letter.message_id]) if letter.message_id else {}
-        return refusal(tx, letter, waiting, allow_duplicate)
+    :raises NotPossible: it is no URL.
+    """
+    try:
+        split_url(endpoint)
+    except (ConfigurationError, ValueError) as error:
+        raise NotPossible(f"{endpoint} is not an endpoint: {error}") from error
+    return endpoint
 
-    def _note(
-        self,
-        tx: SqlTransaction,
-        actor: Actor,
-        action: str,
-        letter: DeadLetter,
-        after: Mapping[str, object],
-        reason: str,
-        *,
-        before: Mapping[str, object] | None = None,
-    ) -> None:
-        known = before if before is not None else {"endpoint": letter.endpoint, "reason": letter.reason}
-        note(tx, self._clock, actor, action, TargetKind.DEAD_LETTER, letter.id, known, after, reason)
+
+def _refusals(tx: SqlTransaction, letters: Sequence[DeadLetter], work: LetterWork) -> dict[str, str]:
+    """Why some of these letters stay dead letters, by identifier."""
+    if work.action is BulkAction.DISCARD:
+        return {}
+    waiting = set(tx.rms.rows([letter.message_id for letter in letters if letter.message_id]))
+    found: dict[str, str] = {}
+    for letter in letters:
+        why = refusal(tx, letter, waiting, work.allow_duplicate)
+        if why is None and work.action is BulkAction.REDIRECT:
+            why = _not_redirected(letter)
+        if why is not None:
+            found[letter.id] = why
+        elif letter.direction is Direction.OUTBOUND and letter.message_id is not None:
+            waiting.add(letter.message_id)
+    return found
+
+
+def _again(tx: SqlTransaction, letter: DeadLetter, now: float) -> None:
+    if letter.direction is Direction.OUTBOUND:
+        tx.rms.append(redriven_outbound(letter, now))
+    else:
+        deliver(tx, letter, now)
 
 
 def _not_redirected(letter: DeadLetter) -> str | None:
@@ -228,6 +210,26 @@ def _not_redirected(letter: DeadLetter) -> str | None:
     if letter.channel is None or letter.channel.role is not Role.REQUEST:
         return "it is a response: it goes to the peer that sent the request"
     return None
+
+
+def _redirected(letter: DeadLetter, endpoint: str) -> DeadLetter:
+    if letter.channel is None:
+        return letter
+    key = SequenceKey(endpoint, letter.channel.key.name)
+    return replace(letter, channel=replace(letter.channel, key=key, pair=None, identity=None, wsa_to=None))
+
+
+def _entry(letter: DeadLetter, work: LetterWork, now: float) -> AuditEntry:
+    before: Mapping[str, object] = {"endpoint": letter.endpoint, "reason": letter.reason}
+    after: Mapping[str, object] = {}
+    if work.action is BulkAction.DISCARD:
+        before = _about(letter)
+    elif work.action is BulkAction.REDIRECT:
+        after = {"endpoint": work.endpoint}
+    else:
+        after = {"certainty": letter.certainty.value}
+    action, kind = work.action.value, TargetKind.DEAD_LETTER
+    return entry_of(now, work.actor, action, kind, letter.id, before, after, work.reason, work.bulk)
 
 
 def _about(letter: DeadLetter) -> dict[str, object]:

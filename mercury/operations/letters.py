@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterCount, LetterFilter
 from mercury.storage.searching import LetterGroup, Page
@@ -56,25 +55,6 @@ class Letters:
         """
         with self._store.transaction() as tx:
             return tx.dead_letters.count(which)
-
-    def identifiers(self, which: LetterFilter = EVERY_LETTER, after: str | None = None) -> tuple[list[str], str | None]:
-        """Identifiers of dead letters that match a filter, in the order in which they are sent; and the argument for
-        the following page, which leaves out what became a dead letter after the first page was read.
-
-        :raises ValueError: ``after`` is not from a page.
-        :raises StorageError: the store failed.
-        """
-        now, _, place = after.partition(":") if after else (repr(self._clock()), "", "0")
-        try:
-            began, position = float(now), int(place)
-        except ValueError as error:
-            raise ValueError(f"{after!r} is not from a page of dead letters") from error
-        until = began if which.dead_before is None else min(began, which.dead_before)
-        wanted = which if which.ids is not None else replace(which, dead_before=until)
-        with self._store.transaction() as tx:
-            found, last = letters.marks(tx, wanted, position)
-        names = [mark.id for mark in sorted(found, key=letters.LetterMark.order)]
-        return names, None if last is None else f"{now}:{last}"
 
     def one(self, identifier: str) -> DeadLetter | None:
         """The dead letter with an identifier; ``None`` = there is none.

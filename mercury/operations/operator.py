@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mercury.engine.ids import Ids
 from mercury.engine.lateness import WatchSettings
 from mercury.operations.acting import note
+from mercury.operations.bulk_actions import BulkActions
 from mercury.operations.letter_actions import LetterActions
 from mercury.operations.letters import Letters
 from mercury.operations.message_actions import MessageActions
@@ -55,6 +56,11 @@ class Operations:
         self.service_actions = ServiceActions(store, clock)
         self.message_actions = MessageActions(store, clock, ids)
         self.letter_actions = LetterActions(store, clock, ids)
+        self.bulk_actions = BulkActions(store, clock, self.letter_actions)
+
+    def now(self) -> float:
+        """The time, in seconds since the epoch."""
+        return self._clock()
 
     def overview(self, doubt: InDoubt | None = None) -> StoreView:
         """How much waits, and what is wrong now.

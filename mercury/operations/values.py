@@ -9,6 +9,7 @@ from mercury.operations.messages import Places, WholeMessage
 from mercury.operations.nodes import NodeLine
 from mercury.operations.sequences import SequenceLine, WholeSequence
 from mercury.storage.audit import AuditEntry
+from mercury.storage.bulk import Bulk
 from mercury.storage.letters import DeadLetter, LetterCount
 from mercury.storage.searching import ServiceSeen
 from mercury.storage.waiting import WaitingMessage
@@ -119,6 +120,28 @@ def whole_letter(found: DeadLetter) -> dict[str, Any]:
         "disowned": found.disowned,
         "headers": [header.decode(errors="backslashreplace") for header in found.headers],
         "payload": found.payload.decode(errors="backslashreplace"),
+    }
+
+
+def bulk(found: Bulk, now: float) -> dict[str, Any]:
+    """An action on many dead letters, and how far it is.
+
+    :param now: seconds since the epoch.
+    """
+    return {
+        "id": found.id,
+        "action": found.action.value,
+        "state": found.state.value,
+        "silent": found.is_silent(now),
+        "total": found.total,
+        "done": found.done,
+        "refused": found.refused,
+        "refusals": [{"id": name, "reason": why} for name, why in found.refusals],
+        "by": found.actor.name,
+        "note": found.note,
+        "endpoint": found.endpoint,
+        "started_at": found.started_at,
+        "changed_at": found.changed_at,
     }
 
 

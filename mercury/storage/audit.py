@@ -22,6 +22,8 @@ class TargetKind(enum.Enum):
     SERVICE = "service"
     MESSAGE = "message"
     DEAD_LETTER = "dead letter"
+    #: Many dead letters: an action that is made in pieces (`mercury.storage.bulk`).
+    BULK = "bulk action"
     TRANSACTION = "transaction"
     #: A comparison of two tables by the reconciler.
     COMPARISON = "comparison"
@@ -53,6 +55,8 @@ class AuditEntry:
     after: Mapping[str, object] = field(default_factory=dict)
     #: The reason that the actor gave.
     note: str = ""
+    #: The bulk action that it is a part of; ``None`` = it was done by itself.
+    bulk: int | None = None
     #: The order of insertion; the store sets it.
     position: int = 0
 
@@ -66,3 +70,5 @@ class AuditFilter:
     kind: TargetKind | None = None
     target: str | None = None
     since: float | None = None
+    #: Only the letters of this bulk action; ``None`` = without those of bulk actions, unless a target is given.
+    bulk: int | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 ACTIONS, READS = "tests/storage/test_operator_actions.py", "tests/storage/test_operator_reads.py"
+BULK = "tests/storage/test_bulk_actions.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -13,6 +14,27 @@ def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
 
 
 OPERATIONS = (
+    guard(
+        "the place of a bulk action",
+        "mercury.operations.bulk_actions:BulkActions.advance",
+        "if bulk.last is None or mark.key > bulk.last",
+        "if True",
+        f"{BULK}::test_another_process_goes_on_where_one_was_killed_and_nothing_is_done_twice",
+    ),
+    guard(
+        "the window of a bulk action keeps its end",
+        "mercury.operations.bulk_actions:BulkActions.advance",
+        "bulk.last_position if bulk.window_end is None else bulk.window_end",
+        "bulk.last_position",
+        f"{BULK}::test_letters_of_one_window_are_handled_by_number_and_windows_follow_each_other",
+    ),
+    guard(
+        "letters that die during a bulk action",
+        "mercury.storage.sql.reads.letters:marks",
+        "by > after, by <= until",
+        "by > after",
+        f"{BULK}::test_a_letter_that_dies_meanwhile_is_not_in_the_selection",
+    ),
     guard(
         "a suspension takes the work away",
         "mercury.storage.sql.steering:suspend",

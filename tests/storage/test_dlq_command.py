@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 from mercury.client.dead_letters import MAY_HAVE_ARRIVED
+from mercury.operations.bulk_actions import BulkActions
+from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
-from mercury.storage.opening import open_store
+from mercury.storage.audit import Actor
+from mercury.storage.bulk import BulkAction
+from mercury.storage.letters import EVERY_LETTER, LetterFilter
+from mercury.storage.opening import open_sql_store, open_store
 from mercury.testing.contract.builders import KEY
 from tests.acceptance.processes import mercury
 
@@ -77,7 +82,10 @@ def test_some_are_redriven_and_the_others_have_a_reason(url: str, command: Comma
     assert ended.err == f"c not redriven: {MAY_HAVE_ARRIVED} (--even-if-unknown)\n"
     assert left(url) == ["c"]
     ended = command("dlq", "redrive", "c", "--allow-duplicate", "--store", url, "-o", "json")
-    assert (ended.code, ended.value) == (0, {"redriven": ["c"], "refused": []})
+    assert (ended.code, ended.value) == (
+        0,
+        {"redriven": 1, "refused": 0, "refusals": [], "state": "done", "bulk": None},
+    )
     store = open_store(url)
     assert waiting(store) == ["message a", "message c"]
     store.close()
@@ -85,7 +93,8 @@ def test_some_are_redriven_and_the_others_have_a_reason(url: str, command: Comma
 
 def test_discarded_letters_are_gone(url: str, command: Command) -> None:
     ended = command("dlq", "discard", "--reason", "BROKEN", "--store", url, "-o", "json")
-    assert (ended.code, ended.value) == (0, {"discarded": 1})
+    assert ended.code == 0
+    assert (ended.value["discarded"], ended.value["state"], ended.value["bulk"]) == (1, "done", 1)
     assert left(url) == ["a", "c"]
 
 
@@ -119,3 +128,41 @@ def test_an_old_age_is_counted_from_now(url: str, command: Command) -> None:
     assert len(ended.value) == 3
     ended = command("dlq", "list", "--older-than", "99999w", "--store", url, "-o", "json")
     assert ended.value == []
+
+
+def test_an_action_on_many_is_listed_with_how_far_it_is_goes_on_and_is_cancelled(url: str, command: Command) -> None:
+    store = open_sql_store(url)
+    actions = Operations(store).bulk_actions
+    first = actions.begin(BulkAction.DISCARD, LetterFilter(certainty=Certainty.UNKNOWN), Actor("ada"))
+    second = actions.begin(BulkAction.REDRIVE, EVERY_LETTER, Actor("ada"))
+    store.close()
+    there = ("--store", url)
+    listed = command("dlq", "bulks", *there, "-o", "json").value
+    assert [(each["id"], each["state"], each["total"]) for each in listed] == [
+        (second.id, "running", 3),
+        (first.id, "running", 1),
+    ]
+    gone_on = command("dlq", "resume", str(first.id), *there)
+    assert (gone_on.code, gone_on.out) == (0, "1 done (discard)\n")
+    assert left(url) == ["a", "b"]
+    cancelled = command("dlq", "cancel", str(second.id), *there)
+    assert cancelled.out == "cancelled: 0 of 3 are done, the others stay dead letters\n"
+    command("dlq", "resume", str(second.id), *there).refused("is cancelled: it does nothing any more", code=1)
+    assert left(url) == ["a", "b"]
+
+
+def test_ctrl_c_stops_between_two_pieces_and_says_how_to_go_on(
+    url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as pressed:
+        pressed.setattr(BulkActions, "advance", _interrupted)
+        ended = command("dlq", "discard", "--all", "--yes", "--store", url)
+    assert ended.code == 130
+    assert ended.err == "stopped: 0 of 3 were looked at; go on with: mercury dlq resume 1\n"
+    assert left(url) == ["a", "b", "c"]
+    assert command("dlq", "resume", "1", "--store", url).code == 0
+    assert left(url) == []
+
+
+def _interrupted(*_given: object) -> None:
+    raise KeyboardInterrupt

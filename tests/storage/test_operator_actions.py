@@ -12,7 +12,7 @@ from mercury.operations.restarting import InDoubt
 from mercury.statemachine.effects import Certainty
 from mercury.storage.audit import Actor, AuditFilter, Via
 from mercury.storage.claims import FOREVER
-from mercury.storage.letters import EVERY_LETTER, Direction, LetterFilter
+from mercury.storage.letters import Direction
 from mercury.storage.maintenance import Pauses
 from mercury.storage.searching import MessageFilter, SequenceFilter
 from mercury.storage.sql.store import SqlStore
@@ -263,35 +263,31 @@ def test_a_parked_message_is_in_the_audit(pair: Pair) -> None:
     assert (entry.action, entry.target) == ("park", poison.id)
 
 
-def test_dead_letters_that_match_are_redriven_in_small_transactions_with_progress(
+def test_dead_letters_are_redriven_in_small_transactions_in_the_order_of_their_numbers(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mercury.operations.letter_actions.BATCH", 2)
     letters = [replace(outbound(f"{number}"), number=5 - number) for number in range(5)]
     add_letters(pair.client.store, *letters, outbound("unknown", certainty=Certainty.UNKNOWN))
     client = acting(pair.client.store)
-    steps: list[int] = []
-    done = client.letter_actions.redrive(
-        LetterFilter(endpoint=letters[0].endpoint), ADA, progress=lambda each: steps.append(each.done)
-    )
-    assert (done.done, done.refused, steps) == (5, 1, [2, 4, 5])
-    assert done.refusals[0][0] == "unknown"
+    done = client.letter_actions.redrive([*(each.id for each in letters), "unknown", "nobody"], ADA)
+    assert (done.done, [name for name, _ in done.refused]) == (("4", "3", "2", "1", "0"), ["unknown"])
     page = client.messages.page
     sent = [each.message_id for each in page(Direction.OUTBOUND, MessageFilter()).items]
     assert sent == [f"message {number}" for number in (4, 3, 2, 1, 0)], "in the order of their numbers"
     assert len(client.audit(AuditFilter(action="redrive")).items) == 5
-    again = client.letter_actions.redrive(EVERY_LETTER, ADA, allow_duplicate=True)
-    assert (again.done, again.refused) == (1, 0)
+    again = client.letter_actions.redrive(["unknown"], ADA, allow_duplicate=True)
+    assert (again.done, again.refused) == (("unknown",), ())
 
 
 def test_dead_letters_are_redirected_to_another_endpoint(pair: Pair) -> None:
     add_letters(pair.client.store, outbound("a"), inbound("b"))
     client = acting(pair.client.store)
     with pytest.raises(NotPossible, match="not an endpoint"):
-        client.letter_actions.redirect(EVERY_LETTER, "nowhere", ADA)
-    done = client.letter_actions.redirect(EVERY_LETTER, URL, ADA)
-    assert (done.done, [why for _, why in done.refusals]) == (
-        1,
+        client.letter_actions.redirect(["a"], "nowhere", ADA)
+    done = client.letter_actions.redirect(["a", "b"], URL, ADA)
+    assert (done.done, [why for _, why in done.refused]) == (
+        ("a",),
         ["it was received: only messages that were to be sent have an endpoint"],
     )
     (waiting,) = client.messages.page(Direction.OUTBOUND, MessageFilter()).items
@@ -316,7 +312,7 @@ def test_an_edited_dead_letter_is_sent_as_a_new_message(pair: Pair) -> None:
 def test_discarded_dead_letters_leave_what_they_were_in_the_audit(pair: Pair) -> None:
     add_letters(pair.client.store, outbound("a", correlation="order:1"))
     client = acting(pair.client.store)
-    assert client.letter_actions.discard(EVERY_LETTER, ADA).done == 1
+    assert client.letter_actions.discard(["a"], ADA).done == ("a",)
     assert client.letters.page().items == ()
     (entry,) = client.audit(AuditFilter(target="a")).items
     assert (entry.before["correlation"], entry.actor) == ("order:1", "ada")

@@ -27,6 +27,7 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
             kind=fields.member(visit, "kind", TargetKind),
             target=visit.given("target"),
             since=fields.moment(visit, "since", zone),
+            bulk=fields.number(visit, "bulk") if visit.given("bulk") else None,
         )
         try:
             page = operations.audit(which, visit.given("after"), PAGE)

@@ -8,11 +8,13 @@ from typing import TypeAlias
 from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED
 from mercury.console import payloads
 from mercury.console.acting import actor_of, reason_of
+from mercury.console.bulk_runner import BulkRunner
 from mercury.console.pages.letters import choice, chosen, may_take_effect_twice, one_letter
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, Done, Question, Tone, View, Visit, link
-from mercury.operations.letter_actions import Progress
+from mercury.operations.letter_actions import Handled
 from mercury.operations.operator import Operations
+from mercury.storage.bulk import BulkAction, BulkState
 from mercury.storage.letters import Direction
 from mercury.storage.searching import LetterGroup, Page
 from mercury.texts import counted
@@ -21,32 +23,61 @@ from mercury.texts import counted
 Inputs: TypeAlias = Sequence[tuple[str, str, str, bool]]
 #: The groups that a question is about, and those that it lists.
 GROUPS, SHOWN = 1000, 5
+#: Seconds that the answer of an action waits for its end.
+PATIENCE = 2.0
 #: The box that must be checked for what may take effect twice.
 TWICE = ("twice", "Also those that may have taken effect already: they may take effect twice.")
 
 
-def add_actions(site: Site, operations: Operations) -> None:
-    """Add the actions."""
+def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience: float = PATIENCE) -> None:
+    """Add the actions.
+
+    :param patience: seconds that an answer waits for the end of a bulk action.
+    """
     actions = operations.letter_actions
 
     def redrive(visit: Visit) -> Done:
-        done = actions.redrive(
-            chosen(visit), actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit)
-        )
-        return done_with(done, "redriven")
+        which = chosen(visit)
+        if which.ids is None:
+            return begun(visit, BulkAction.REDRIVE, "redriven")
+        done = actions.redrive(which.ids, actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit))
+        return result_of(done, "redriven")
 
     def redirect(visit: Visit) -> Done:
         endpoint = visit.text("new_endpoint")
         if not endpoint:
             raise BadRequest("Name the endpoint to which they are sent.")
+        which = chosen(visit)
+        if which.ids is None:
+            return begun(visit, BulkAction.REDIRECT, f"redirected to {endpoint}", endpoint)
         done = actions.redirect(
-            chosen(visit), endpoint, actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit)
+            which.ids, endpoint, actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit)
         )
-        return done_with(done, f"redirected to {endpoint}")
+        return result_of(done, f"redirected to {endpoint}")
 
     def discard(visit: Visit) -> Done:
-        done = actions.discard(chosen(visit), actor_of(visit), reason=reason_of(visit))
-        return done_with(done, "discarded")
+        which = chosen(visit)
+        if which.ids is None:
+            return begun(visit, BulkAction.DISCARD, "discarded")
+        return result_of(actions.discard(which.ids, actor_of(visit), reason=reason_of(visit)), "discarded")
+
+    def begun(visit: Visit, action: BulkAction, what: str, endpoint: str | None = None) -> Done:
+        """Begin a bulk action: a short one is done with the answer, a long one has a page that shows how far it is."""
+        runner.check_room()
+        bulk = operations.bulk_actions.begin(
+            action,
+            chosen(visit),
+            actor_of(visit),
+            endpoint=endpoint,
+            allow_duplicate=visit.flag("twice"),
+            reason=reason_of(visit),
+        )
+        runner.start(bulk.id)
+        runner.wait(bulk.id, patience)
+        now = operations.bulk_actions.one(bulk.id) or bulk
+        if now.state is not BulkState.DONE:
+            return Done(to=link("bulk", id=bulk.id), note="It has begun. You may leave this page: it goes on.")
+        return done_with(now.done, now.refused, now.refusals, what)
 
     def edit(visit: Visit) -> Done:
         payload = visit.whole("payload").replace("\r\n", "\n").strip().encode()
@@ -139,14 +170,19 @@ def described(groups: Page[LetterGroup]) -> list[str]:
     return lines
 
 
-def done_with(done: Progress, what: str) -> Done:
+def result_of(handled: Handled, what: str) -> Done:
+    """The end of an action on letters that were named."""
+    return done_with(len(handled.done), len(handled.refused), handled.refused, what)
+
+
+def done_with(done: int, refused: int, refusals: Sequence[tuple[str, str]], what: str) -> Done:
     """The end of an action: how many letters it was done to, and why not to the others."""
-    text = f"{done.done:,} {what}."
-    if not done.refused:
+    text = f"{done:,} {what}."
+    if not refused:
         return Done(to=link("letters"), note=text)
-    first = done.refusals[0][1] if done.refusals else ""
+    first = refusals[0][1] if refusals else ""
     if first in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN):
         first = f"{first.partition(':')[0]}. To include them, check the box “{TWICE[1].partition(':')[0]}”"
-    stay = counted(done.refused, "stays a dead letter", "stay dead letters")
-    tone = Tone.CAUTION if done.done else Tone.WRONG
+    stay = counted(refused, "stays a dead letter", "stay dead letters")
+    tone = Tone.CAUTION if done else Tone.WRONG
     return Done(to=link("letters"), note=f"{text} {stay}: {first}.", tone=tone)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from mercury.console import fields, payloads
+from mercury.console.pages.bulk import DOING
 from mercury.console.pages.facts import Fact, known
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, NotFound, View, Visit, link
 from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
+from mercury.storage.bulk import BulkState
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
 
 #: The dead letters of one page, and the groups of one page.
 PAGE, GROUPS = 50, 100
+#: The bulk actions that are listed, and the seconds for which those are that have ended.
+BULKS, RECENT = 5, 3600.0
 #: The fields of an address that choose dead letters.
 CHOICE = ("direction", "endpoint", "key", "reason", "certainty", "correlation", "message_id")
 
@@ -34,6 +38,11 @@ def add_pages(site: Site, operations: Operations) -> None:
                 "letters": page.items,
                 "after": page.after,
                 "choice": choice(visit),
+                "bulks": [
+                    (each, *DOING[each.action], each.is_silent(visit.now))
+                    for each in operations.bulk_actions.newest(BULKS)
+                    if each.state in (BulkState.RUNNING, BulkState.STOPPED) or visit.now - each.changed_at < RECENT
+                ],
                 "directions": [each.value for each in Direction],
                 "certainties": [each.value for each in Certainty],
             },

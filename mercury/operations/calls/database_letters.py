@@ -8,15 +8,19 @@ from typing import Any
 from mercury.operations import values
 from mercury.operations.calls.arguments import Arguments
 from mercury.operations.calls.call import Call
-from mercury.operations.calls.letter_selection import SELECTION, chosen, selection
-from mercury.operations.letter_actions import Progress
+from mercury.operations.calls.letter_selection import CONDITIONS, SELECTION, chosen, selection
+from mercury.operations.letter_actions import Handled
 from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor
+from mercury.storage.bulk import Bulk, BulkAction
+
+#: Pieces that one call of `dlq.advance` makes at most.
+PIECES = 10
 
 
-def done(progress: Progress) -> dict[str, Any]:
+def done(handled: Handled) -> dict[str, Any]:
     """The result of an action on dead letters."""
-    return {"done": list(progress.ids), "refused": [{"id": name, "reason": why} for name, why in progress.refusals]}
+    return {"done": list(handled.done), "refused": [{"id": name, "reason": why} for name, why in handled.refused]}
 
 
 def _list(on: Operations, given: Arguments, _actor: Actor) -> Any:
@@ -30,11 +34,6 @@ def _count(on: Operations, given: Arguments, _actor: Actor) -> Any:
 def _show(on: Operations, given: Arguments, _actor: Actor) -> Any:
     found = on.letters.one(given.needed("id"))
     return None if found is None else values.whole_letter(found)
-
-
-def _ids(on: Operations, given: Arguments, _actor: Actor) -> Any:
-    found, after = on.letters.identifiers(selection(given), given.text("after"))
-    return {"ids": found, "after": after}
 
 
 def _redrive(on: Operations, given: Arguments, actor: Actor) -> Any:
@@ -59,15 +58,69 @@ def _discard(on: Operations, given: Arguments, actor: Actor) -> Any:
     return done(on.letter_actions.discard(chosen(given), actor, reason=given.text("note") or ""))
 
 
+# --- many of them ----------------------------------------------------------------------------------------------------
+
+
+def _begin(on: Operations, given: Arguments, actor: Actor) -> Any:
+    action = given.choice("action", BulkAction)
+    if action is None:
+        raise ValueError("action is missing")
+    begun = on.bulk_actions.begin(
+        action,
+        selection(given),
+        actor,
+        endpoint=given.needed("to") if action is BulkAction.REDIRECT else None,
+        allow_duplicate=given.flag("even_if_unknown"),
+        reason=given.text("note") or "",
+    )
+    return _value(on, begun)
+
+
+def _advance(on: Operations, given: Arguments, _actor: Actor) -> Any:
+    return _value(on, on.bulk_actions.advance(_bulk_id(given), PIECES))
+
+
+def _stop(on: Operations, given: Arguments, _actor: Actor) -> Any:
+    return _value(on, on.bulk_actions.stop(_bulk_id(given)))
+
+
+def _resume(on: Operations, given: Arguments, actor: Actor) -> Any:
+    return _value(on, on.bulk_actions.resume(_bulk_id(given), actor))
+
+
+def _cancel(on: Operations, given: Arguments, actor: Actor) -> Any:
+    return _value(on, on.bulk_actions.cancel(_bulk_id(given), actor, reason=given.text("note") or ""))
+
+
+def _bulks(on: Operations, given: Arguments, _actor: Actor) -> Any:
+    return [_value(on, each) for each in on.bulk_actions.newest(given.limit())]
+
+
+def _value(on: Operations, found: Bulk) -> dict[str, Any]:
+    return values.bulk(found, on.now())
+
+
+def _bulk_id(given: Arguments) -> int:
+    text = given.needed("id")
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise ValueError("id is not the number of a bulk action")
+    return int(text)
+
+
 LETTER_CALLS = MappingProxyType(
     {
         "dlq.list": Call(_list, (*SELECTION, "limit")),
         "dlq.count": Call(_count, SELECTION),
         "dlq.show": Call(_show, ("id",)),
-        "dlq.ids": Call(_ids, (*SELECTION, "after")),
         "dlq.redrive": Call(_redrive, ("ids", "even_if_unknown", "note"), changes=True),
         "dlq.redirect": Call(_redirect, ("ids", "to", "even_if_unknown", "note"), changes=True),
         "dlq.edit": Call(_edit, ("id", "body", "even_if_unknown", "note"), changes=True),
         "dlq.discard": Call(_discard, ("ids", "note"), changes=True),
+        "dlq.begin": Call(_begin, (*CONDITIONS, "action", "to", "even_if_unknown", "note"), changes=True),
+        "dlq.advance": Call(_advance, ("id",), changes=True),
+        "dlq.stop": Call(_stop, ("id",), changes=True),
+        "dlq.resume": Call(_resume, ("id",), changes=True),
+        "dlq.cancel": Call(_cancel, ("id", "note"), changes=True),
+        "dlq.bulks": Call(_bulks, ("limit",)),
     }
 )

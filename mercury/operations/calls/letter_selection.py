@@ -6,8 +6,9 @@ from mercury.operations.calls.arguments import Arguments
 from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import Direction, LetterFilter
 
-#: Their names.
-SELECTION = ("ids", "direction", "certainty", "endpoint", "key", "correlation", "reason", "dead_before")
+#: Their names; those that select by what letters have in common.
+CONDITIONS = ("direction", "certainty", "endpoint", "key", "correlation", "reason", "dead_before")
+SELECTION = ("ids", *CONDITIONS)
 #: The most letters that one call changes.
 MOST_AT_ONCE = 100
 
@@ -26,9 +27,9 @@ def selection(given: Arguments) -> LetterFilter:
     )
 
 
-def chosen(given: Arguments) -> LetterFilter:
-    """Letters by identifier, for a call that changes them: a bounded number."""
+def chosen(given: Arguments) -> frozenset[str]:
+    """Identifiers of letters, for a call that changes them: a bounded number."""
     ids = given.texts("ids")
     if not ids or len(ids) > MOST_AT_ONCE:
         raise ValueError(f"ids is not a list of 1 to {MOST_AT_ONCE} identifiers")
-    return LetterFilter(ids=ids)
+    return ids

@@ -24,6 +24,7 @@ from mercury.operations.calls.letter_selection import SELECTION, chosen, selecti
 from mercury.statemachine.events import DestinationEnd
 from mercury.storage.api import StorageManager
 from mercury.storage.audit import Actor
+from mercury.storage.bulk import MOST_REFUSALS, Bulk, BulkAction, BulkState
 from mercury.storage.letters import LetterFilter
 
 log = logging.getLogger("mercury.operations")
@@ -93,12 +94,12 @@ def _show(on: InMemory, given: Arguments, _actor: Actor) -> Any:
     return values.whole_letter(found[0]) if found else None
 
 
-def _ids(on: InMemory, given: Arguments, _actor: Actor) -> Any:
-    return {"ids": [each.id for each in on.letters.find(selection(given))], "after": None}
-
-
 def _redrive(on: InMemory, given: Arguments, actor: Actor) -> Any:
-    found = on.letters.redrive(chosen(given), allow_duplicate=given.flag("even_if_unknown"))
+    return _redriven(on, LetterFilter(ids=chosen(given)), given, actor)
+
+
+def _redriven(on: InMemory, which: LetterFilter, given: Arguments, actor: Actor) -> dict[str, Any]:
+    found = on.letters.redrive(which, allow_duplicate=given.flag("even_if_unknown"))
     for each in found.done:
         _log(actor, "redrive", each.id, given)
     refused = [{"id": each.id, "reason": why} for each, why in found.refused]
@@ -106,12 +107,43 @@ def _redrive(on: InMemory, given: Arguments, actor: Actor) -> Any:
 
 
 def _discard(on: InMemory, given: Arguments, actor: Actor) -> Any:
-    which = chosen(given)
+    return _discarded(on, LetterFilter(ids=chosen(given)), given, actor)
+
+
+def _discarded(on: InMemory, which: LetterFilter, given: Arguments, actor: Actor) -> dict[str, Any]:
     names = [each.id for each in on.letters.find(which)]
     on.letters.discard(which)
     for each in names:
         _log(actor, "discard", each, given)
     return {"done": names, "refused": []}
+
+
+def _begin(on: InMemory, given: Arguments, actor: Actor) -> Any:
+    """All at once: the letters are in memory anyway, and there is no table that would keep how far it is."""
+    action, now = given.choice("action", BulkAction), on.clock()
+    if action is BulkAction.REDRIVE:
+        result = _redriven(on, selection(given), given, actor)
+    elif action is BulkAction.DISCARD:
+        result = _discarded(on, selection(given), given, actor)
+    else:
+        raise NotPossible(IN_MEMORY)
+    done, refused = len(result["done"]), result["refused"]
+    bulk = Bulk(
+        action=action,
+        state=BulkState.DONE,
+        which=selection(given),
+        last_position=0,
+        allow_duplicate=given.flag("even_if_unknown"),
+        actor=actor,
+        note=given.text("note") or "",
+        started_at=now,
+        changed_at=now,
+        total=done + len(refused),
+        done=done,
+        refused=len(refused),
+        refusals=tuple((each["id"], each["reason"]) for each in refused[:MOST_REFUSALS]),
+    )
+    return values.bulk(bulk, now)
 
 
 def _refused(call: Call[Any]) -> Call[InMemory]:
@@ -131,8 +163,8 @@ MEMORY_CALLS = MappingProxyType(
         "dlq.list": Call(_list, (*SELECTION, "limit")),
         "dlq.count": Call(_count, SELECTION),
         "dlq.show": Call(_show, ("id",)),
-        "dlq.ids": Call(_ids, (*SELECTION, "after")),
         "dlq.redrive": Call(_redrive, ("ids", "even_if_unknown", "note"), changes=True),
         "dlq.discard": Call(_discard, ("ids", "note"), changes=True),
+        "dlq.begin": Call(_begin, CALLS["dlq.begin"].names, changes=True),
     }
 )

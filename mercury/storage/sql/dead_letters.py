@@ -57,6 +57,17 @@ class SqlDeadLetters:
         self._tx.delete_naming(delete(TABLE).where(TABLE.c.id == identifier).returning(TABLE.c.attachments_id))
         return dead_letter(rows[0])
 
+    def locked(self, identifiers: Sequence[str]) -> list[DeadLetter]:
+        """The dead letters with these identifiers, locked for this transaction; the oldest first."""
+        query = select(TABLE).where(TABLE.c.id.in_(identifiers)).order_by(TABLE.c.position).with_for_update()
+        return [dead_letter(row) for row in self._tx.read_locked(query)] if identifiers else []
+
+    def remove(self, identifiers: Sequence[str]) -> None:
+        """Delete dead letters that are locked."""
+        if identifiers:
+            gone = delete(TABLE).where(TABLE.c.id.in_(identifiers))
+            self._tx.delete_naming(gone.returning(TABLE.c.attachments_id))
+
     def bytes(self, owner: str | None = None) -> int:
         return self._sum(BYTES if owner is None else BYTES.where(TABLE.c.owner == owner))
 

@@ -9,6 +9,7 @@ from sqlalchemy import Column, ColumnElement, Table, delete, exists, select
 from mercury.storage.nodes import PERIOD
 from mercury.storage.sql.schema import (
     AUDIT,
+    BULK,
     CLAIM,
     COMMIT,
     INVOKER_BUFFER,
@@ -51,6 +52,7 @@ def sweep(
         # The row is only a lock: it is inserted again when it is needed.
         _delete(connection, key, key.c.key_id, limit, ~sequences, ~unnumbered),
         _delete_audit(connection, audit_before, limit),
+        _delete(connection, BULK, BULK.c.position, limit, BULK.c.changed_at < audit_before),
     )
     return max(gone)
 

@@ -274,8 +274,39 @@ AUDIT = _table(
     _text("before"),
     _text("after"),
     _text("note"),
+    #: The bulk action that it is a part of; null = it was done by itself.
+    _nullable_number("bulk"),
 )
 Index("mercury_audit_target", AUDIT.c.target, AUDIT.c.position)
+_partial("mercury_audit_single", AUDIT.c.position, where="bulk is null")
+_partial("mercury_audit_bulk", AUDIT.c.bulk, AUDIT.c.position, where="bulk is not null")
+
+#: Actions on many dead letters, which are made in pieces, and how far each is (decision 65).
+BULK = _table(
+    "bulk",
+    Column("position", POSITION, primary_key=True, autoincrement=True),
+    _text("action"),
+    _text("state"),
+    #: JSON: the filter.
+    _text("selection"),
+    _number("last_position"),
+    _nullable_text("endpoint"),
+    _flag("allow_duplicate"),
+    _text("actor"),
+    _text("via"),
+    _text("note"),
+    _time("started_at"),
+    _time("changed_at"),
+    _number("total"),
+    _number("done"),
+    _number("refused"),
+    #: JSON: the first refused letters, and where in its window it is.
+    _text("refusals"),
+    _number("window_start"),
+    _nullable_number("window_end"),
+    _text("last_letter"),
+    _number("audit"),
+)
 
 # Messages are searched by these, and poison messages by their buffers.
 _partial(

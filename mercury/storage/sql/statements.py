@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from sqlalchemy import Connection, CursorResult, Engine, Executable, Select, Table
-from sqlalchemy.sql.dml import ReturningDelete
+from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 
 from mercury.storage.api import LockOrderError, Topic
 from mercury.storage.claims import Claim
@@ -133,7 +133,9 @@ class Statements:
                 self._connection.info[OWNER] = self
         return self._connection
 
-    def read(self, query: Select[Any] | Prepared, parameters: Parameters | None = None) -> Sequence[Row]:
+    def read(
+        self, query: Select[Any] | ReturningInsert[Any] | Prepared, parameters: Parameters | None = None
+    ) -> Sequence[Row]:
         """Read rows, as committed or as this transaction has changed them. Takes no lock."""
         self.send_pending()
         connection = self._connected()
@@ -145,7 +147,9 @@ class Statements:
                 return compiled.rows(fetch(connection, compiled.text, given, binary=compiled.binary))
             return connection.execute(query, parameters).mappings().all()
 
-    def read_locked(self, query: Select[Any] | Prepared, parameters: Parameters | None = None) -> Sequence[Row]:
+    def read_locked(
+        self, query: Select[Any] | ReturningInsert[Any] | Prepared, parameters: Parameters | None = None
+    ) -> Sequence[Row]:
         """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file."""
         self.writing()
         return self.read(query, parameters)

@@ -46,6 +46,6 @@ def resume_service(tx: SqlTransaction, service: str) -> bool:
     return tx.write(delete(PAUSED_SERVICE).where(PAUSED_SERVICE.c.service == service)) > 0
 
 
-def note(tx: SqlTransaction, entry: AuditEntry) -> None:
-    """Add an action to the audit."""
-    tx.insert(AUDIT, [audit_values(entry)])
+def note(tx: SqlTransaction, *entries: AuditEntry) -> None:
+    """Add actions to the audit, by one statement."""
+    tx.insert(AUDIT, [audit_values(entry) for entry in entries])

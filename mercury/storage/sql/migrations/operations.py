@@ -1,4 +1,5 @@
-"""The part of the second schema for operators: nodes, what they have done, paused services and the audit."""
+"""The part of the second schema for operators: nodes, what they have done, paused services, the audit, and
+actions on many dead letters."""
 
 from __future__ import annotations
 
@@ -55,11 +56,32 @@ def create(op: Operations) -> None:
         sa.Column("before", sa.Text(), nullable=False),
         sa.Column("after", sa.Text(), nullable=False),
         sa.Column("note", sa.Text(), nullable=False),
+        sa.Column("bulk", sa.BigInteger()),
         sa.PrimaryKeyConstraint("position"),
     )
     op.create_index("mercury_audit_target", "mercury_audit", ["target", "position"])
+    op.create_index("mercury_audit_bulk", "mercury_audit", ["bulk", "position"])
+    op.create_table(
+        "mercury_bulk",
+        sa.Column("position", POSITION, autoincrement=True, nullable=False),
+        sa.Column("action", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("selection", sa.Text(), nullable=False),
+        sa.Column("last_position", sa.BigInteger(), nullable=False),
+        sa.Column("endpoint", sa.Text()),
+        sa.Column("allow_duplicate", sa.Boolean(create_constraint=False), nullable=False),
+        *(sa.Column(name, sa.Text(), nullable=False) for name in ("actor", "via", "note")),
+        *(sa.Column(name, sa.Double(), nullable=False) for name in ("started_at", "changed_at")),
+        *(sa.Column(name, sa.BigInteger(), nullable=False) for name in ("total", "done", "refused")),
+        sa.Column("refusals", sa.Text(), nullable=False),
+        sa.Column("window_start", sa.BigInteger(), nullable=False),
+        sa.Column("window_end", sa.BigInteger()),
+        sa.Column("last_letter", sa.Text(), nullable=False),
+        sa.Column("audit", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("position"),
+    )
 
 
 def drop(op: Operations) -> None:
-    for name in ("audit", "paused_service", "traffic", "node"):
+    for name in ("bulk", "audit", "paused_service", "traffic", "node"):
         op.drop_table(f"mercury_{name}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, func, or_, select
 
 from mercury.statemachine.effects import Certainty
+from mercury.storage.bulk import LetterKey
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
 from mercury.storage.searching import MOST_ROWS, LetterGroup, Page
 from mercury.storage.sql.codec import dead_letter
@@ -31,10 +32,13 @@ class LetterMark:
     id: str
     dead_at: float
     number: int | None
+    #: In bytes.
+    size: int
 
-    def order(self) -> tuple[float, bool, int]:
+    @property
+    def key(self) -> LetterKey:
         """The sort key: messages that were dead-lettered together by number, those without a number last."""
-        return self.dead_at, self.number is None, self.number or 0
+        return self.dead_at, self.number is None, self.number or 0, self.position
 
 
 def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int) -> Page[DeadLetter]:
@@ -54,17 +58,34 @@ def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int)
     return Page(found, str(read["last"]) if read["many"] == MOST_ROWS else None)
 
 
-def marks(tx: SqlTransaction, which: LetterFilter, after: int) -> tuple[list[LetterMark], int | None]:
+def marks(tx: SqlTransaction, which: LetterFilter, after: int, until: int) -> tuple[list[LetterMark], int | None]:
     """Dead letters without their bodies, of at most `MOST_ROWS` rows; and the position to go on after, if there may be
-    more."""
+    more.
+
+    :param after: the position behind which they are.
+    :param until: the last position.
+    """
     by = TABLE.c.position
     columns = [column for column in TABLE.c if column.name not in LARGE]
-    window = select(*columns).where(by > after).order_by(by).limit(MOST_ROWS).subquery("read_rows")
+    window = select(*columns).where(by > after, by <= until).order_by(by).limit(MOST_ROWS).subquery("read_rows")
     row = window.c
-    query = select(row.position, row.id, row.dead_at, row.number).where(*conditions(which, window))
+    query = select(row.position, row.id, row.dead_at, row.number, row.size).where(*conditions(which, window))
     found = [LetterMark(**each) for each in tx.read(query.order_by(row.position))]
     (read,) = tx.read(select_any(func.max(row.position).label("last"), func.count().label("many")))
     return found, read["last"] if read["many"] == MOST_ROWS else None
+
+
+def last_position(tx: SqlTransaction) -> int:
+    """The highest position of a dead letter; 0 = there is none."""
+    (row,) = tx.read(select(func.coalesce(func.max(TABLE.c.position), 0).label("last")))
+    return int(row["last"])
+
+
+def number_of(tx: SqlTransaction, which: LetterFilter, until: int) -> int:
+    """How many dead letters match a filter. It reads every row up to a position, without the bodies."""
+    query = select_any(func.count().label("many")).select_from(TABLE).where(TABLE.c.position <= until)
+    (row,) = tx.read(query.where(*conditions(which)))
+    return int(row["many"])
 
 
 def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGroup]:

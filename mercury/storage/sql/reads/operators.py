@@ -72,7 +72,11 @@ def audit(tx: SqlTransaction, which: AuditFilter, after: str | None, limit: int)
     by = AUDIT.c.position
     read = select(AUDIT).order_by(by.desc()).limit(MOST_ROWS)
     read = read.where(by < int(after)) if after is not None else read
-    read = read.where(AUDIT.c.target == which.target) if which.target is not None else read
+    if which.target is not None:
+        read = read.where(AUDIT.c.target == which.target)
+    else:
+        # The letters of bulk actions are many; the line of the bulk action stands for them.
+        read = read.where(AUDIT.c.bulk == which.bulk if which.bulk is not None else AUDIT.c.bulk.is_(None))
     window = read.subquery("read_rows")
     criteria = (
         (window.c.actor, which.actor),
@@ -99,13 +103,15 @@ def audit_values(entry: AuditEntry) -> dict[str, object]:
         "action": entry.action,
         "kind": entry.kind.value,
         "target": entry.target,
-        "before": _written(entry.before),
-        "after": _written(entry.after),
+        "before": json_text(entry.before),
+        "after": json_text(entry.after),
         "note": entry.note,
+        "bulk": entry.bulk,
     }
 
 
-def _written(values: Mapping[str, object]) -> str:
+def json_text(values: Mapping[str, object]) -> str:
+    """Values as the tables of operators keep them."""
     return json.dumps(dict(values), ensure_ascii=False, sort_keys=True, default=str)
 
 
@@ -120,5 +126,6 @@ def _entry(row: Row) -> AuditEntry:
         before=json.loads(row["before"]),
         after=json.loads(row["after"]),
         note=row["note"],
+        bulk=row["bulk"],
         position=row["position"],
     )

@@ -1,0 +1,195 @@
+"""An action on many dead letters from the pages: how far it is, cancel, and going on after the console has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mercury.client.dead_letters import BATCH
+from mercury.console.bulk_runner import ATTEMPTS, MOST, BulkRunner
+from mercury.errors import TransientStorageError
+from mercury.operations.acting import NotPossible
+from mercury.operations.bulk_actions import BulkActions
+from mercury.operations.operator import Operations
+from mercury.storage.audit import Actor
+from mercury.storage.bulk import SILENCE, Bulk, BulkAction, BulkState
+from mercury.storage.letters import EVERY_LETTER
+from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.store import SqlStore
+from mercury.testing import FakeClock
+from tests.acceptance.processes import eventually
+from tests.storage.test_dead_letters import add_letters, outbound
+
+from .browsing import READER, Browser, console_of, serving
+
+ADA = Actor("Ada")
+MANY = 3 * BATCH
+REFRESH = '<noscript><meta http-equiv="refresh" content="2"></noscript>'
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[SqlStore]:
+    with contextlib.closing(open_sql_store(f"sqlite:///{tmp_path / 'shop.db'}")) as opened:
+        add_letters(opened, *(outbound(f"{number:03}", number=number + 1) for number in range(MANY)))
+        yield opened
+
+
+@pytest.fixture
+def operations(store: SqlStore, clock: FakeClock) -> Operations:
+    return Operations(store, clock)
+
+
+class Gate:
+    """Lets pieces through one by one, in place of a store that is slow."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._turns = threading.Semaphore(0)
+        made = BulkActions.advance
+
+        def advance(actions: BulkActions, identifier: int, _pieces: int = 1) -> Bulk:
+            assert self._turns.acquire(timeout=20)
+            return made(actions, identifier, 1)
+
+        monkeypatch.setattr(BulkActions, "advance", advance)
+
+    def let(self, pieces: int) -> None:
+        self._turns.release(pieces)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    return Gate(monkeypatch)
+
+
+@pytest.fixture
+def browser(store: SqlStore, clock: FakeClock) -> Iterator[Browser]:
+    console = console_of(store, clock, patience=0.0)
+    with serving(console.application()) as url:
+        made = Browser(url)
+        made.log_in()
+        yield made
+
+
+def begin(browser: Browser, action: str = "letters-redrive") -> int:
+    """Begin an action on all letters; the number of its page."""
+    page = browser.submit(browser.get(action), action)
+    assert "It has begun." in page.words
+    return int(page.url.partition("id=")[2])
+
+
+def test_a_long_action_shows_how_far_it_is_until_it_is_done(browser: Browser, gate: Gate) -> None:
+    number = begin(browser)
+    page = browser.get(f"bulk?id={number}")
+    assert f"0 of {MANY}: it runs." in page.words
+    assert REFRESH in page.text, "without the script the page loads itself again"
+    gate.let(1)
+    eventually(lambda: f"100 of {MANY}: it runs." in browser.get(f"bulk?id={number}").words, "a piece is done")
+    assert f"Redriving 100 of {MANY} , by Ada: it runs." in browser.get("letters").words
+    gate.let(MANY)
+    eventually(lambda: f"{MANY} of {MANY}: it is done." in browser.get(f"bulk?id={number}").words, "it is done")
+    done = browser.get(f"bulk?id={number}")
+    assert REFRESH not in done.text
+    assert "Cancel" not in done.words
+    assert "No dead letter." in browser.get("letters").words
+    assert browser.get("bulk?id=99").status == 404
+
+
+def test_it_is_cancelled_between_two_pieces(browser: Browser, gate: Gate, operations: Operations) -> None:
+    number = begin(browser, "letters-discard")
+    gate.let(1)
+    eventually(lambda: operations.bulk_actions.newest()[0].done == BATCH, "a piece is done")
+    question = browser.get(f"bulk-cancel?id={number}")
+    assert f"100 of {MANY} dead letters were looked at." in question.words
+    done = browser.submit(question, "bulk-cancel", why="the wrong ones")
+    assert f"Cancelled: 100 of {MANY} are discarded." in done.words
+    gate.let(MANY)
+    assert f"100 of {MANY}: it was cancelled." in browser.get(f"bulk?id={number}").words
+    assert browser.submit(question, "bulk-cancel").status == 409
+    assert operations.audit().items[0].note == "the wrong ones"
+
+
+def test_after_the_end_of_the_console_it_says_where_it_stopped_and_another_console_goes_on(
+    store: SqlStore, clock: FakeClock, gate: Gate, operations: Operations
+) -> None:
+    console = console_of(store, clock, patience=0.0)
+    with serving(console.application()) as url:
+        browser = Browser(url)
+        browser.log_in()
+        number = begin(browser)
+        ending = threading.Thread(target=console.close)
+        ending.start()
+        gate.let(1)
+        ending.join(20)
+    assert operations.bulk_actions.newest()[0].state is BulkState.STOPPED
+    with serving(console_of(store, clock, patience=0.0).application()) as url:
+        browser = Browser(url)
+        browser.log_in()
+        stopped = browser.get(f"bulk?id={number}")
+        assert f"It has stopped after 100 of {MANY}: the process that worked on it has ended." in stopped.words
+        assert REFRESH not in stopped.text
+        gate.let(MANY)
+        assert "It goes on." in browser.submit(stopped, "bulk-resume").words
+        eventually(lambda: f"{MANY} of {MANY}: it is done." in browser.get(f"bulk?id={number}").words, "it is done")
+
+
+def test_an_action_whose_process_was_killed_is_not_said_to_run(
+    browser: Browser, operations: Operations, clock: FakeClock
+) -> None:
+    bulk = operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, ADA)
+    operations.bulk_actions.advance(bulk.id)
+    clock.now += SILENCE + 1
+    page = browser.get(f"bulk?id={bulk.id}")
+    assert f"It has stopped after 100 of {MANY}: nobody has worked on it since" in page.words
+    assert "it has stopped, and can go on" in browser.get("letters").words
+    browser.submit(page, "bulk-resume")
+    eventually(lambda: operations.bulk_actions.newest()[0].state is BulkState.DONE, "it is done")
+
+
+def test_a_reader_sees_how_far_it_is_and_can_not_cancel(browser: Browser, operations: Operations) -> None:
+    bulk = operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, ADA)
+    browser.cookies.clear()
+    home = browser.log_in(READER)
+    page = browser.get(f"bulk?id={bulk.id}")
+    assert f"0 of {MANY}: it runs." in page.words
+    assert "Cancel" not in page.words
+    for action in ("bulk-cancel", "bulk-resume"):
+        assert browser.post(action, home.form("logout") | {"id": str(bulk.id)}).status == 403
+    assert browser.get(f"bulk-cancel?id={bulk.id}").status == 403
+
+
+def test_a_piece_is_made_again_while_the_store_fails_and_not_for_ever(
+    operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bulk = operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, ADA)
+    made, tries = BulkActions.advance, []
+
+    def failing(actions: BulkActions, identifier: int, pieces: int = 1) -> Bulk:
+        tries.append(identifier)
+        if len(tries) < ATTEMPTS or len(tries) > ATTEMPTS + 1:
+            raise TransientStorageError("no route to host")
+        return made(actions, identifier, 1)
+
+    monkeypatch.setattr(BulkActions, "advance", failing)
+    runner = BulkRunner(operations.bulk_actions, pause=0.0)
+    runner.start(bulk.id)
+    runner.wait(bulk.id, 20)
+    assert len(tries) == ATTEMPTS + 1 + ATTEMPTS
+    ended = operations.bulk_actions.newest()[0]
+    assert (ended.done, ended.state) == (2 * BATCH, BulkState.STOPPED)
+
+
+def test_a_console_works_on_a_bounded_number_at_once(operations: Operations, gate: Gate) -> None:
+    runner = BulkRunner(operations.bulk_actions)
+    for _ in range(MOST):
+        runner.check_room()
+        runner.start(operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, ADA).id)
+    with pytest.raises(NotPossible, match=f"works on {MOST} bulk actions already"):
+        runner.check_room()
+    gate.let(100)
+    runner.close()
+    with pytest.raises(NotPossible, match="this console ends"):
+        runner.check_room()
