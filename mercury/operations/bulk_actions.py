@@ -110,7 +110,7 @@ class BulkActions:
         return bulk
 
     def stop(self, identifier: int) -> Bulk:
-        """Note that nobody works on a bulk action any more.
+        """Note that no process works on a bulk action any more.
 
         :raises NotPossible: there is no such bulk action, or it has ended.
         :raises StorageError: the store failed.

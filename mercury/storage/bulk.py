@@ -10,7 +10,7 @@ from types import MappingProxyType
 from mercury.storage.audit import Actor
 from mercury.storage.letters import LetterFilter
 
-#: Seconds without a piece from which on nobody seems to work on a bulk action.
+#: Seconds without a piece from which on no process seems to work on a bulk action.
 SILENCE = 30.0
 #: The first letters that were refused, which a bulk action lists.
 MOST_REFUSALS = 20
@@ -93,5 +93,5 @@ class Bulk:
         return self.done + self.refused
 
     def is_silent(self, now: float) -> bool:
-        """Whether it should be running, and nobody seems to work on it: its process was killed, or its store fails."""
+        """Whether it should be running, and no process seems to work on it: its process was killed, or its store fails."""
         return self.state is BulkState.RUNNING and now - self.changed_at > SILENCE

@@ -143,13 +143,13 @@ def test_an_action_whose_process_was_killed_is_not_said_to_run(
     operations.bulk_actions.advance(bulk.id)
     clock.now += SILENCE + 1
     page = browser.get(f"bulk?id={bulk.id}")
-    assert f"It has stopped after 100 of {MANY}: nobody has worked on it since" in page.words
+    assert f"It has stopped after 100 of {MANY}: no process has worked on it since" in page.words
     assert "it has stopped, and can go on" in browser.get("letters").words
     browser.submit(page, "bulk-resume")
     eventually(lambda: operations.bulk_actions.newest()[0].state is BulkState.DONE, "it is done")
 
 
-def test_a_reader_sees_how_far_it_is_and_can_not_cancel(browser: Browser, operations: Operations) -> None:
+def test_a_reader_sees_how_far_it_is_and_cannot_cancel(browser: Browser, operations: Operations) -> None:
     bulk = operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, ADA)
     browser.cookies.clear()
     home = browser.log_in(READER)
