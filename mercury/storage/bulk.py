@@ -93,5 +93,5 @@ class Bulk:
         return self.done + self.refused
 
     def is_silent(self, now: float) -> bool:
-        """Whether it should be running, and no process seems to work on it: its process was killed, or its store fails."""
+        """Whether it is said to run, and no process seems to work on it: that was killed, or the store fails."""
         return self.state is BulkState.RUNNING and now - self.changed_at > SILENCE
