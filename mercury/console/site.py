@@ -25,7 +25,7 @@ from mercury.console.problems import Problem, problem_of
 from mercury.console.rendering import Templates
 from mercury.console.requests import Refused, read_query
 from mercury.console.settings import ConsoleSettings
-from mercury.console.users import ConsoleAccess
+from mercury.console.users import ConsoleAccess, clean_name
 from mercury.console.visits import Document, Done, View, Visit, link
 
 log = logging.getLogger("mercury.console")
@@ -247,11 +247,14 @@ class Site:
         ticket, after = ((query.get(name) or [""])[0] for name in ("ticket", "after"))
         if ticket:
             return await self._log_in(request, caller, ticket, "", "")
-        return await self._login_form(request, caller, after, "", 200)
+        return await self._login_form(request, caller, "", after, "", 200)
 
     async def _login(self, request: Request) -> Response:
         caller = await self.gate.enter_with_form(request)
         token, name, after = ((caller.form.get(each) or [""])[0].strip() for each in ("token", "name", "after"))
+        if not clean_name(name):
+            text = "Say who you are: the audit names who did what."
+            return await self._login_form(request, caller, "", after, text, 400)
         return await self._log_in(request, caller, token, name, after)
 
     async def _log_in(self, request: Request, caller: Caller, token: str, name: str, after: str) -> Response:
@@ -259,19 +262,22 @@ class Site:
             found = self.gate.log_in(request, caller, token, name)
         except TooManyAttempts as error:
             text = f"Too many attempts. Try again in {error.seconds:.0f} seconds."
-            response = await self._login_form(request, caller, after, text, 429)
+            response = await self._login_form(request, caller, name, after, text, 429)
             response.headers["retry-after"] = str(int(error.seconds) + 1)
             return response
         if not found:
             log.warning("the console refuses a login from %s", request.client.host if request.client else "nowhere")
-            return await self._login_form(request, caller, after, "This token is not accepted.", 403)
+            return await self._login_form(request, caller, name, after, "This token is not accepted.", 403)
         to = after if _OWN.fullmatch(after) and not after.startswith("log") else ""
         response = RedirectResponse(to or "./", 303)
         self.gate.finish(request, caller, response)
         return response
 
-    async def _login_form(self, request: Request, caller: Caller, after: str, error: str, status: int) -> Response:
-        response = await self._rendered(caller, "login.html", {"after": after, "error": error}, status)
+    async def _login_form(
+        self, request: Request, caller: Caller, name: str, after: str, error: str, status: int
+    ) -> Response:
+        values = {"name": name, "after": after, "error": error}
+        response = await self._rendered(caller, "login.html", values, status)
         self.gate.finish(request, caller, response)
         return response
 

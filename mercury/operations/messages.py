@@ -9,10 +9,9 @@ from mercury.operations.timelines import Happening, of_message
 from mercury.storage.audit import AuditFilter
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
 from mercury.storage.records import InboundMessage, OutboundMessage
-from mercury.storage.searching import MessageFilter, Page
+from mercury.storage.searching import MessageFilter, Page, Settled
 from mercury.storage.sql.overview import StoreOverview
-from mercury.storage.sql.reads import letters, messages, operators
-from mercury.storage.sql.reads.messages import Settled
+from mercury.storage.sql.reads import letters, messages, operators, settled
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.waiting import WaitingFilter, WaitingMessage
 
@@ -80,6 +79,17 @@ class Messages:
             actions = operators.audit(tx, AuditFilter(target=found[0].id), None, MOST_PLACES).items
         return WholeMessage(seen=found[0], message=message, timeline=of_message(found[0], message, actions))
 
+    def settled(self, which: MessageFilter, after: str | None = None, limit: int = 50) -> Page[Settled]:
+        """Messages that are done and are remembered, because they had a correlation: the newest first.
+
+        :param which: its endpoint, key, sequence and times count; the times are those at which a message was done.
+        :param after: `Page.after` of the page before.
+        :raises ValueError: ``after`` is not from a page.
+        :raises StorageError: the store failed.
+        """
+        with self._store.transaction() as tx:
+            return settled.settled_page(tx, which, after, limit)
+
     def places(self, *, message_id: str | None = None, correlation: str | None = None) -> Places:
         """Where the messages with a MessageID, or with a correlation, are. Dead letters are searched among the oldest.
 
@@ -90,6 +100,6 @@ class Messages:
         with self._store.transaction() as tx:
             sent = messages.outbound_page(tx, which, None, MOST_PLACES).items
             received = messages.inbound_page(tx, which, None, MOST_PLACES).items
-            done = messages.settled(tx, message_id, correlation, MOST_PLACES)
+            done = settled.settled(tx, message_id, correlation, MOST_PLACES)
             found = letters.page(tx, dead, None, MOST_PLACES).items
         return Places(waiting=(*sent, *received), settled=tuple(done), letters=found)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from mercury.storage.audit import AuditEntry
 from mercury.storage.letters import DeadLetter
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord
+from mercury.storage.searching import Settled
 from mercury.storage.waiting import WaitingMessage
-from mercury.texts import times
+from mercury.texts import span, times
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,20 @@ def of_message(
     if seen.next_try is not None:
         found.append(Happening(seen.next_try, "the next attempt"))
     return _ordered(found, actions, ())
+
+
+def of_settled(message: Settled) -> tuple[Happening, ...]:
+    """The timeline of a message that is done, from its commit to its delivery."""
+    number = "" if message.number is None else f" as number {message.number} of its sequence"
+    took = span(message.settled_at - message.created_at)
+    return (
+        Happening(message.created_at, "handed over by the application, and stored"),
+        Happening(None, f"transmitted{number}"),
+        Happening(
+            message.settled_at,
+            f"done, after {took}: the other side has acknowledged it, and answered it if it is a request",
+        ),
+    )
 
 
 def _ordered(

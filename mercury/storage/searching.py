@@ -74,6 +74,23 @@ class MessageFilter:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Settled:
+    """A message that is done, and had a correlation. Times are seconds since the epoch."""
+
+    message_id: str
+    correlation: str
+    #: The internal id of its sequence.
+    sequence_id: str | None
+    number: int | None
+    created_at: float
+    settled_at: float
+    #: The identifier of its sequence, its endpoint and its key; ``None`` = the sequence is forgotten.
+    sequence: str | None = None
+    endpoint: str | None = None
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceFilter:
     """A filter on sequences: those that meet all conditions given here."""
 

@@ -37,7 +37,7 @@ def test_a_page_without_a_login_leads_to_the_login_and_after_it_back(browser: Br
     first = browser.get(page)
     assert is_login(first.text)
     assert "Sequences" not in first.words
-    back = browser.submit(first, "login", token=READER)
+    back = browser.submit(first, "login", token=READER, name="Ada")
     assert back.url.endswith(f"/{page}")
 
 
@@ -50,11 +50,26 @@ def test_the_token_of_operators_makes_an_operator_and_that_of_readers_a_reader(b
 @pytest.mark.parametrize("token", ["", "x", OPERATOR[:-1], OPERATOR + "x", OPERATOR.upper(), "té\udcff"])
 def test_another_token_is_refused(browser: Browser, token: str) -> None:
     page = browser.get("login")
-    fields = page.form("login") | {"token": token.encode("utf-8", "replace").decode()}
+    fields = page.form("login") | {"token": token.encode("utf-8", "replace").decode(), "name": "Ada"}
     answer = browser.post("login", fields)
     assert answer.status == 403
     assert is_login(answer.text)
     assert is_login(browser.get("").text)
+
+
+@pytest.mark.parametrize("name", ["", "   ", "\x00\u200b"])
+def test_without_a_name_nobody_is_let_in_and_the_attempt_does_not_count(browser: Browser, name: str) -> None:
+    for _ in range(ATTEMPTS + 1):
+        answer = browser.log_in(OPERATOR, name)
+        assert answer.status == 400
+        assert "Say who you are: the audit names who did what." in answer.words
+    assert is_login(browser.get("").text)
+    assert "Ada operator" in browser.log_in(OPERATOR).words
+
+
+def test_a_wrong_token_keeps_the_name_that_was_typed(browser: Browser) -> None:
+    refused = browser.log_in("a wrong token", "Grace")
+    assert refused.form("login")["name"] == "Grace"
 
 
 def test_failed_logins_are_limited_and_the_right_token_too_until_a_minute_has_passed(
@@ -327,6 +342,7 @@ def test_no_other_file_is_served(browser: Browser, path: str) -> None:
 def test_the_page_after_a_login_is_one_of_the_console(browser: Browser) -> None:
     for after in ("//evil.example", "https://evil.example/", "/\\evil.example", "\\\\evil.example", "logout"):
         page = browser.get("login")
-        answer = browser.post("login", page.form("login") | {"token": OPERATOR, "after": after}, follow=False)
+        fields = page.form("login") | {"token": OPERATOR, "name": "Ada", "after": after}
+        answer = browser.post("login", fields, follow=False)
         assert answer.headers["location"] == "./"
         browser.cookies.clear()

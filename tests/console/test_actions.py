@@ -252,6 +252,59 @@ def test_dead_letters_are_discarded_after_a_question(browser: Browser, operation
     assert last(operations)[4] == "paid by hand"
 
 
+# --- messages that are done, and the audit ---------------------------------------------------------------------------
+
+
+def test_a_message_that_is_done_is_found_by_correlation_id_and_key_with_its_way(browser: Browser) -> None:
+    by_correlation = browser.get("messages?correlation=reserve-2")
+    assert "Done MessageID" in by_correlation.words
+    by_key = browser.get("messages?state=done&key=shelf-1")
+    assert [each for each in by_key.links() if each.startswith("settled?")] != []
+    by_endpoint = browser.get("messages?state=done&key=shelf-1&endpoint=http%3A%2F%2Fclient%2Fservices%2Fstock")
+    assert by_endpoint.words.count("key shelf-1") == by_key.words.count("key shelf-1") > 1
+    assert "No message that is done and remembered matches." in browser.get("messages?state=done&key=none").words
+    (href,) = [each for each in by_correlation.links() if each.startswith("settled?")]
+    message = browser.get(href)
+    assert "From commit to delivery" in message.words
+    assert "handed over by the application, and stored transmitted as number 2 of its sequence" in message.words
+    assert "key shelf-1" in message.words
+    (sequence,) = [each for each in message.links() if each.startswith("sequence?")]
+    assert browser.get(sequence).status == 200
+    assert browser.get("settled?message_id=nothing").status == 404
+    assert browser.get("messages?state=done&after=nowhere").status == 400
+
+
+def test_the_audit_leads_to_what_was_changed_in_words_and_lists_its_actions(
+    browser: Browser, prepared: Prepared
+) -> None:
+    page = browser.get("audit")
+    assert "suspended by Grace Hopper" in page.words
+    assert "paused by none" in page.words
+    assert "_" not in page.words.partition("Reason When")[2].partition("Store")[0]
+    (sequence,) = [each for each in page.links() if each.startswith("sequence?")]
+    assert "suspended by Grace Hopper" in browser.get(sequence).words
+    (service,) = [each for each in page.links() if each.startswith("service?")]
+    assert browser.get(service).title.startswith("prices")
+    only = browser.get("audit?action=pause")
+    assert "Hopper cli pause service prices" in only.words
+    assert "suspended by" not in only.words
+
+
+def test_the_audit_of_a_bulk_action_leads_to_its_letters(browser: Browser) -> None:
+    browser.submit(browser.get(f"letters-discard?endpoint={BANK}"), "letters-discard")
+    page = browser.get("audit?action=discard")
+    assert page.words.count("Ada console") == 1
+    assert "dead letters 2" in page.words
+    (bulk,) = {each for each in page.links() if each.startswith("bulk?")}
+    (each_letter,) = [each for each in browser.get(bulk).links() if each.startswith("audit?")]
+    letters_of = browser.get(each_letter)
+    assert letters_of.words.count("Ada console") == 2
+    assert {each for each in letters_of.links() if each.startswith("letter?")} == {
+        "letter?id=letter-8",
+        "letter?id=letter-9",
+    }
+
+
 # --- readers ---------------------------------------------------------------------------------------------------------
 
 ACTIONS = (

@@ -20,6 +20,13 @@ CONSOLE = (
         f"{ACCESS}::test_a_form_token_of_another_session_does_nothing",
     ),
     guard(
+        "users without a name",
+        "mercury.console.site:Site._login",
+        "if not clean_name(name):",
+        "if False:",
+        f"{ACCESS}::test_without_a_name_nobody_is_let_in_and_the_attempt_does_not_count",
+    ),
+    guard(
         "actions of readers",
         "mercury.console.site:Site._act",
         "if not may_act(caller.user):",

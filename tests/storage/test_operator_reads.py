@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from sqlalchemy import event
@@ -339,3 +340,33 @@ def test_the_backlog_of_a_key_that_no_process_has_worked_on_has_its_endpoint(pai
     pair.send(["3"], key="two")
     (seen,) = seen_by(pair.client.store).overview().depth.endpoints
     assert (seen.endpoint, str(seen.waiting), seen.attempts) == (URL, "3", 0)
+
+
+def test_messages_that_are_done_are_paged_by_key_and_time_the_newest_first(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair.send([f"{number}" for number in range(3)])
+    pair.run(NOW)
+    pair.send([f"{number}" for number in range(3, 7)], key="other")
+    pair.run(NOW + 10)
+    operations = seen_by(pair.client.store)
+
+    def found(limit: int = 50, **conditions: Any) -> list[str]:
+        which = MessageFilter(**conditions)
+        return [each.correlation for each in walk(lambda after: operations.messages.settled(which, after, limit))]
+
+    assert sorted(found()) == [f"order:{number}" for number in range(7)]
+    assert sorted(found(limit=2, endpoint=URL, key="till")) == ["order:0", "order:1", "order:2"]
+    assert sorted(found(limit=3, key="other")) == [f"order:{number}" for number in range(3, 7)]
+    (first, *_) = operations.messages.settled(MessageFilter(key="till")).items
+    assert first.sequence is not None
+    assert sorted(found(sequence=first.sequence)) == ["order:0", "order:1", "order:2"]
+    assert found(endpoint="http://nowhere") == []
+    times = [each.settled_at for each in operations.messages.settled(MessageFilter()).items]
+    assert times == sorted(times, reverse=True)
+    later = found(since=times[0])
+    assert sorted(later + found(until=times[0])) == sorted(found())
+    monkeypatch.setattr("mercury.storage.sql.reads.settled.MOST_ROWS", 2)
+    assert sorted(found(key="till")) == ["order:0", "order:1", "order:2"], "also when a page reads other rows only"
+    with pytest.raises(ValueError, match="is not from a page of settled messages"):
+        operations.messages.settled(MessageFilter(), "nowhere")

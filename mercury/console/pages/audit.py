@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 
 from mercury.console import fields
+from mercury.console.pages.audit_words import ACTIONS, action_words, properties, target_page
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, View, Visit
 from mercury.operations.operator import Operations
@@ -36,7 +37,22 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
         kinds = [each.value for each in TargetKind]
         return View(
             template="audit.html",
-            values={"entries": page.items, "after": page.after, "kinds": kinds, "zone": str(zone)},
+            values={
+                "lines": [
+                    {
+                        "entry": each,
+                        "action": action_words(each.action),
+                        "href": target_page(each),
+                        "before": properties(each.before),
+                        "after": properties(each.after),
+                    }
+                    for each in page.items
+                ],
+                "after": page.after,
+                "kinds": kinds,
+                "actions": ACTIONS.items(),
+                "zone": str(zone),
+            },
         )
 
     site.page("audit", listed)

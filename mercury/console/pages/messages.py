@@ -12,12 +12,15 @@ from mercury.console.site import Site
 from mercury.console.visits import BadRequest, NotFound, View, Visit, link
 from mercury.operations.messages import Places, WholeMessage
 from mercury.operations.operator import Operations
+from mercury.operations.timelines import of_settled
 from mercury.storage.letters import Direction
 from mercury.storage.records import OutboundMessage
 from mercury.storage.searching import MessageFilter, MessageState
 
 #: The messages of one page of the list.
 PAGE = 50
+#: The state of messages that do not wait any more.
+DONE = "done"
 #: The states in words.
 WORDS: Mapping[MessageState, str] = MappingProxyType(
     {
@@ -37,13 +40,18 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
 
     def listed(visit: Visit) -> View:
         direction = fields.member(visit, "direction", Direction) or Direction.OUTBOUND
-        state = fields.member(visit, "state", MessageState)
+        done = visit.text("state") == DONE
+        state = None if done else fields.member(visit, "state", MessageState)
+        if done:
+            direction = Direction.OUTBOUND
         if state is MessageState.FAILING:
             direction = Direction.INBOUND
         values: dict[str, object] = {
             "direction": direction.value,
-            "state": state.value if state is not None else "",
-            "states": [(each.value, words) for each, words in WORDS.items()],
+            "state": DONE if done else state.value if state is not None else "",
+            "states": [*((each.value, words) for each, words in WORDS.items()), (DONE, "done, and remembered")],
+            "done": done,
+            "settled": (),
             "zone": str(zone),
             "places": None,
             "lines": (),
@@ -65,6 +73,10 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
             until=fields.moment(visit, "until", zone),
         )
         try:
+            if done:
+                settled = operations.messages.settled(which, visit.given("after"), PAGE)
+                found = {"settled": settled.items, "after": settled.after}
+                return View(template="messages.html", values=values | found)
             page = operations.messages.page(direction, which, visit.given("after"), PAGE)
         except ValueError as error:
             raise BadRequest(f"There is no such page: {error}") from error
@@ -86,6 +98,27 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
             },
         )
 
+    def settled(visit: Visit) -> View:
+        found = (
+            operations.messages.places(message_id=visit.text("message_id")).settled if visit.text("message_id") else ()
+        )
+        if not found:
+            raise NotFound("No message that is done is remembered under this MessageID.")
+        message = found[0]
+        about = known(
+            [
+                Fact("MessageID", message.message_id),
+                Fact("correlation", message.correlation, link("messages", correlation=message.correlation)),
+                Fact("endpoint", message.endpoint),
+                Fact("key", message.key),
+                Fact("sequence", message.sequence, link("sequence", id=message.sequence)),
+                Fact("number", message.number),
+            ]
+        )
+        values = {"section": "messages", "message": message, "facts": about, "timeline": of_settled(message)}
+        return View(template="settled.html", values=values)
+
+    site.page("settled", settled)
     site.page("messages", listed)
     site.page("message", shown)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,7 @@ from mercury.storage.searching import MessageFilter, MessageState, Page
 from mercury.storage.sql.overview import INBOUND, NUMBERED, OUTBOUND, SLIM, inbound_seen, outbound_seen
 from mercury.storage.sql.reads.message_states import is_unacknowledged, is_unanswered, is_unsent
 from mercury.storage.sql.reads.walking import LAST_PART, Part, Walk, position_at
-from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMS_KEPT, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE
 from mercury.storage.waiting import WaitingMessage
 
 if TYPE_CHECKING:
@@ -47,26 +46,6 @@ def inbound_page(tx: SqlTransaction, which: MessageFilter, after: str | None, li
     walk = Walk(SLIM, _inbound_parts(tx, which), partial(_inbound_conditions, which), _inbound_query)
     rows, following = walk.page(tx, after, limit)
     return Page(tuple(inbound_seen(row) for row in rows), following)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settled:
-    """A message that is done, and had a correlation. Times are seconds since the epoch."""
-
-    message_id: str
-    correlation: str
-    #: The internal id of its sequence.
-    sequence_id: str | None
-    number: int | None
-    created_at: float
-    settled_at: float
-
-
-def settled(tx: SqlTransaction, message_id: str | None, correlation: str | None, limit: int) -> list[Settled]:
-    """Settled messages with this MessageID and this correlation; ``None`` = any."""
-    wanted = ((RMS_KEPT.c.message_id, message_id), (RMS_KEPT.c.correlation, correlation))
-    query = select(RMS_KEPT).where(*(column == value for column, value in wanted if value is not None)).limit(limit)
-    return [Settled(**row) for row in tx.read(query)]
 
 
 # --- outbound --------------------------------------------------------------------------------------------------------
