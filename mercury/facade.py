@@ -250,7 +250,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             addresses=self.peers.addresses,
             tracing=self.traces,
         )
-        engine = make(store=self.store, settings=settings)
+        engine = make(store=self.store, settings=settings, store_id=self.store.id)
         if self.coordinator is not None:
             self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
         self._runtime = self._run(engine, self.store, self.settings.runtime)

@@ -73,7 +73,7 @@ class Staging:
         """
         most = self._settings.stage.max_bytes
         settings = replace(self._settings.engine, max_backlog_bytes=most, max_backlog_bytes_per_peer=most)
-        engine = make(store=self.store, settings=settings, target=self._target)
+        engine = make(store=self.store, settings=settings, target=self._target, store_id=self.store.id)
         self.runtime = run(engine, self.store, replace(self._settings.runtime, invokers=1))  # one thread moves
 
     def stop(self, deadline: float) -> None:

@@ -195,11 +195,59 @@ def restart_sequence(
     Messages that were sent and are not acknowledged are in doubt: with some, the command does nothing unless
     --even-if-unknown (they may take effect twice) or --park-unknown is given. Exit code 1: nothing was done.
     """
-    if even_if_unknown and park_unknown:
-        fail(UNUSABLE, "--even-if-unknown and --park-unknown exclude each other")
-    choice = "resend" if even_if_unknown else "park" if park_unknown else "refuse"
+    choice = _choice(even_if_unknown, park_unknown)
     text = "{} is given up: a process that runs on this store sends the rest in a successor"
     _act(acting, "restart", identifier, text, {}, in_doubt=choice)
+
+
+@app.command("new-destination")
+@grouped
+def new_destination(
+    endpoint: Annotated[
+        str, typer.Argument(help="The URL, or failover:(...) as 'mercury sequences list --wide' shows it.")
+    ],
+    acting: Acting,
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="The id of the new store; left out, the one that was refused.")
+    ] = None,
+    even_if_unknown: Annotated[
+        bool, typer.Option("--even-if-unknown", help="Send messages to it that the store before may have.")
+    ] = False,
+    park_unknown: Annotated[
+        bool, typer.Option("--park-unknown", help="Make dead letters of messages that the store before may have.")
+    ] = False,
+) -> None:
+    """Say that a destination is a new one, whose store is another one than before.
+
+    Its sequences are given up, and successors at the new store send what was never sent. The output names what is in
+    doubt: sent to the store before, and not acknowledged. With messages in doubt, the command does nothing unless
+    --even-if-unknown (they may take effect twice) or --park-unknown is given. Exit code 1: nothing was done.
+    """
+    choice = _choice(even_if_unknown, park_unknown)
+    with calling(acting) as call:
+        done = call("destinations.replace", acts=True, endpoint=endpoint, store=identifier, in_doubt=choice)
+    rows = [
+        (each["identifier"], each["key"], _listed(each["moved"]), _listed(each["in_doubt"]))
+        for each in done["sequences"]
+    ]
+
+    def text() -> None:
+        console().print(f"{endpoint} has the store {done['store']} now, and had {done['before']}", markup=False)
+        show_table(("given up", "key", "sent in a successor", "in doubt"), rows, nothing="no sequence was open there")
+
+    show(acting.output, done, text)
+
+
+def _choice(even_if_unknown: bool, park_unknown: bool) -> str:
+    """What becomes of messages in doubt."""
+    if even_if_unknown and park_unknown:
+        fail(UNUSABLE, "--even-if-unknown and --park-unknown exclude each other")
+    return "resend" if even_if_unknown else "park" if park_unknown else "refuse"
+
+
+def _listed(ranges: Any) -> str:
+    """Ranges of message numbers."""
+    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges) or "none"
 
 
 def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[str, Any], **given: Any) -> None:
@@ -217,7 +265,7 @@ def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[st
 def _show_whole(whole: dict[str, Any]) -> None:
     value = dict(whole)
     timeline = value.pop("timeline")
-    value["gaps"] = ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in whole["gaps"]) or "none"
+    value["gaps"] = _listed(whole["gaps"])
     show_table(("property", "value"), _properties(value), nothing="")
     console().print()
     rows = [("" if each["at"] is None else moment(each["at"]), each["what"], each["by"] or "") for each in timeline]
@@ -307,7 +355,7 @@ def _properties(status: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _ranges(status: dict[str, Any]) -> str:
-    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in status["ranges"]) or "none"
+    return _listed(status["ranges"])
 
 
 def _row(status: dict[str, Any], wide: bool) -> tuple[str, ...]:

@@ -49,6 +49,8 @@ class EngineContext:
     stage: StageRoom | None = None
     #: Messages say to Mercury when they were sent: the process has metrics.
     timed: bool = False
+    #: What answers say of the store (decision 73); ``None`` = nothing: it ends with the process.
+    store_id: str | None = None
     #: Makes spans; ``None`` = the process does not trace.
     tracing: Tracing | None = None
     outages: Outages = field(default_factory=Outages)

@@ -6,12 +6,14 @@ import logging
 
 from mercury.engine.events import (
     DeadLettered,
+    DestinationReplaced,
     Event,
     HandlerFailed,
     SequenceCreated,
     SequenceEnded,
     SequenceFailed,
     Side,
+    StoreRefused,
 )
 
 log = logging.getLogger("mercury.engine")
@@ -20,7 +22,15 @@ destination = logging.getLogger("mercury.engine.destination")
 invocation = logging.getLogger("mercury.engine.invocation")
 
 #: Events that are logged. They are rare; an event that occurs for each message is not logged.
-KINDS: tuple[type[Event], ...] = (DeadLettered, HandlerFailed, SequenceCreated, SequenceEnded, SequenceFailed)
+KINDS: tuple[type[Event], ...] = (
+    DeadLettered,
+    HandlerFailed,
+    SequenceCreated,
+    SequenceEnded,
+    SequenceFailed,
+    StoreRefused,
+    DestinationReplaced,
+)
 
 
 def write(event: Event) -> None:
@@ -42,6 +52,16 @@ def write(event: Event) -> None:
                 about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
                 text = "the sequence failed: %r; %d messages are dead letters"
                 log.error(text, event.reason, letters, extra=about)
+        case StoreRefused(address=address, expected=expected, found=found):
+            text = (
+                "%s: another store answers there (%s instead of %s): nothing is sent to it. If it is a new "
+                "destination, say so: mercury sequences new-destination"
+            )
+            log.error(text, address, found, expected, extra={"endpoint": event.endpoint})
+        case DestinationReplaced(before=before, store=store, in_doubt=in_doubt):
+            about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
+            text = "a new destination: the key goes on at the store %s; in doubt at %s: %s"
+            log.warning(text, store, before, list(in_doubt) or "nothing", extra=about)
 
 
 def _dead_lettered(event: DeadLettered) -> None:

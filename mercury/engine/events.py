@@ -243,6 +243,36 @@ class SequenceFailed(Event):
     unfetched: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreRefused(Event):
+    """Another store has answered for a destination than the one that its sequences are at: nothing is sent to it.
+
+    It is emitted again when another store, or another address, is refused.
+    """
+
+    endpoint: str
+    #: The address that answered; of a destination with several, one of them or its whole list.
+    address: str
+    #: The id of the destination's store, and the one that the answer states.
+    expected: str
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DestinationReplaced(Event):
+    """A key goes on in a successor at another store, because an operator has said that it is a new destination."""
+
+    endpoint: str
+    key: str
+    #: The sequence at the store before; ``None`` = it was never made.
+    sequence: str | None
+    #: The ids of the stores.
+    before: str
+    store: str
+    #: The numbers of the sequence before that were sent there and are not acknowledged.
+    in_doubt: Ranges
+
+
 # --- transactions over several databases ---------------------------------------------------------------------------
 
 
@@ -276,5 +306,7 @@ EVENTS: tuple[type[Event], ...] = (
     SequenceCreated,
     SequenceEnded,
     SequenceFailed,
+    StoreRefused,
+    DestinationReplaced,
     BranchInDoubt,
 )

@@ -55,6 +55,8 @@ class Outgoing:
     held: bool = False
     #: The peer whose request caused the post (`Arrival.owner`); empty = this side.
     owner: str = ""
+    #: The id of the store that it is meant for (`RmsRecord.store`); ``None`` = unknown.
+    store: str | None = None
 
     # Made once, because the sender pool needs them several times for each post.
     #: Two messages with the same slot have the same content: while one waits, the other is not needed.

@@ -9,6 +9,7 @@ from mercury.engine.ids import Ids
 from mercury.engine.lateness import WatchSettings
 from mercury.operations.acting import note
 from mercury.operations.bulk_actions import BulkActions
+from mercury.operations.destinations import DestinationActions
 from mercury.operations.letter_actions import LetterActions
 from mercury.operations.letters import Letters
 from mercury.operations.message_actions import MessageActions
@@ -53,6 +54,7 @@ class Operations:
         self.nodes = Nodes(store, clock)
         self.traffic = TrafficReads(store, clock)
         self.sequence_actions = SequenceActions(store, clock, ids)
+        self.destination_actions = DestinationActions(store, clock, ids)
         self.service_actions = ServiceActions(store, clock)
         self.message_actions = MessageActions(store, clock, ids)
         self.letter_actions = LetterActions(store, clock, ids)
@@ -72,7 +74,8 @@ class Operations:
         stuck = self.sequences.page(SequenceFilter(stuck=True), limit=MOST_LINES).items
         with self._store.transaction() as tx:
             figures, nodes = depth.depth(tx, MOST_LINES), node_lines(tx, now)
-        found = problems(figures, nodes, stuck, self._watch, now, doubt)
+            refused = tx.peer_stores.refused(MOST_LINES)
+        found = problems(figures, nodes, stuck, self._watch, now, doubt, refused)
         return StoreView(at=now, depth=figures, nodes=nodes, stuck=stuck, problems=found)
 
     def ages(self) -> dict[str, float]:

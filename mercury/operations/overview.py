@@ -10,6 +10,7 @@ from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.operations.nodes import NodeLine
 from mercury.operations.sequences import SequenceLine
 from mercury.operations.transactions import SOON, InDoubt
+from mercury.storage.peer_stores import PeerStore
 from mercury.storage.searching import Count, Depth
 from mercury.texts import counted, span
 
@@ -70,13 +71,16 @@ def problems(
     watch: WatchSettings,
     now: float,
     doubt: InDoubt | None = None,
+    refused: Sequence[PeerStore] = (),
 ) -> tuple[Problem, ...]:
     """What is wrong, the most urgent first.
 
     :param now: seconds since the epoch.
     :param doubt: the transactions in doubt; ``None`` = the databases were not asked, and the decisions are judged.
+    :param refused: the destinations for which another store has answered.
     """
     found = [*_of_doubt(depth, watch, now, doubt), *_of_nodes(depth, nodes), *_of_transactions(depth)]
+    found += [_of_store(each) for each in refused]
     found += _late(depth, watch, now)
     found += _of_handlers(depth)
     if depth.dead_letters.value:
@@ -99,6 +103,15 @@ def _of_doubt(depth: Depth, watch: WatchSettings, now: float, doubt: InDoubt | N
     else:
         texts = []
     return [_problem(Severity.CRITICAL, text, Place.TRANSACTIONS, "mercury xa list") for text in texts]
+
+
+def _of_store(peer: PeerStore) -> Problem:
+    text = (
+        f"{peer.refused_address}: the store {peer.refused} answers there, and {peer.endpoint} has the store "
+        f"{peer.store}: nothing is sent to the other one"
+    )
+    command = f"mercury sequences list --endpoint '{peer.endpoint}'"
+    return _problem(Severity.CRITICAL, text, Place.SEQUENCES, command)
 
 
 def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:

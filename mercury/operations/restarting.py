@@ -14,6 +14,7 @@ from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.apply_effects import apply_rms_effects, save_rms
+from mercury.engine.source.peer_store import doubtful
 from mercury.operations.acting import NotPossible
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Ranges
@@ -46,14 +47,6 @@ class Restarted:
     in_doubt: InDoubt
 
 
-def doubtful(record: RmsRecord) -> Ranges:
-    """The numbers that were sent and are not acknowledged."""
-    machine = record.machine
-    done = machine.acknowledged.copy()
-    done.update(machine.moved)
-    return tuple(done.gaps(1, machine.highest_sent))
-
-
 def restart(
     tx: SqlTransaction, store: SqlStore, ids: Ids, record: RmsRecord, in_doubt: InDoubt, now: float
 ) -> Restarted:
@@ -63,7 +56,7 @@ def restart(
 
     :raises NotPossible: messages are in doubt, and ``in_doubt`` is REFUSE.
     """
-    doubt = doubtful(record)
+    doubt = doubtful(record.machine)
     if doubt and in_doubt is InDoubt.REFUSE:
         many = RangeSet(doubt).count
         raise NotPossible(

@@ -12,6 +12,7 @@ from mercury.statemachine.faults import Ranges
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.audit import AuditEntry, AuditFilter
 from mercury.storage.nodes import Node
+from mercury.storage.peer_stores import PeerStore
 from mercury.storage.records import RmdRecord, RmsRecord, Role
 from mercury.storage.searching import Count, DestinationSeen, Holder, Page, SequenceFilter, SourceSeen
 from mercury.storage.sql.reads import letters, operators, sequences
@@ -73,6 +74,8 @@ class WholeSequence:
     audit: tuple[AuditEntry, ...]
     #: What a destination that ends incomplete does with messages behind a gap; ``None`` = a source.
     behavior: IncompleteSequenceBehavior | None = None
+    #: What is known of the store that a source sends to.
+    peer_store: PeerStore | None = None
 
 
 class Sequences:
@@ -193,6 +196,7 @@ def _whole_source(tx: SqlTransaction, seen: SourceSeen, now: float) -> WholeSequ
         node=operators.node(tx, seen.holder.owner) if seen.holder is not None else None,
         timeline=of_source(record, actions, [each for each in dead if each.sequence == record.id]),
         audit=actions,
+        peer_store=tx.peer_stores.get(key.endpoint) if record.store is not None else None,
     )
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from mercury.operations.destinations import NewDestination
 from mercury.operations.messages import Places, WholeMessage
 from mercury.operations.nodes import NodeLine
 from mercury.operations.sequences import SequenceLine, WholeSequence
 from mercury.storage.audit import AuditEntry
 from mercury.storage.bulk import Bulk
 from mercury.storage.letters import DeadLetter, LetterCount
+from mercury.storage.peer_stores import PeerStore
 from mercury.storage.searching import ServiceSeen
 from mercury.storage.waiting import WaitingMessage
 
@@ -29,7 +31,7 @@ def sequence(line: SequenceLine) -> dict[str, Any]:
 
 def whole_sequence(whole: WholeSequence) -> dict[str, Any]:
     """A sequence in full."""
-    holder = whole.holder
+    holder, peer = whole.holder, whole.peer_store
     return sequence(whole.line) | {
         "gaps": whole.gaps,
         "unsent": whole.unsent.value,
@@ -38,8 +40,21 @@ def whole_sequence(whole: WholeSequence) -> dict[str, Any]:
         "host": whole.node.host if whole.node is not None else None,
         "pid": whole.node.pid if whole.node is not None else None,
         "epoch": holder.epoch if holder is not None else None,
+        "store_of_destination": getattr(whole.record, "store", None),
+        "refused_store": peer.refused if peer is not None else None,
+        "refused_address": peer.refused_address if peer is not None else None,
         "timeline": [dataclasses.asdict(each) for each in whole.timeline],
     }
+
+
+def new_destination(done: NewDestination) -> dict[str, Any]:
+    """The result of saying that a destination is a new one."""
+    return dataclasses.asdict(done) | {"in_doubt": done.in_doubt.value}
+
+
+def peer_store(known: PeerStore) -> dict[str, Any]:
+    """The store of a destination."""
+    return dataclasses.asdict(known)
 
 
 def message(seen: WaitingMessage) -> dict[str, Any]:

@@ -46,6 +46,8 @@ def fields_of(message: HttpMessage, challenge: str | None = None) -> list[tuple[
         headers.append(("connection", "close"))
     if message.status == 503:
         headers.append(("retry-after", "1"))
+    if message.store is not None:
+        headers.append(("mercury-store", message.store))
     if challenge is not None:
         headers.append(("www-authenticate", challenge))
     return headers

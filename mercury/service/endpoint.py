@@ -142,9 +142,26 @@ class Endpoint:
         await self._send_reply(scope, send, reply)
 
     def _refusal(self, refused: RequestRefused, headers: dict[str, str]) -> HttpMessage:
-        return with_status(refuse(refused.fault, headers.get("content-type", ""), self._host.ids), refused.status)
+        fault = refuse(refused.fault, headers.get("content-type", ""), self._host.ids)
+        return self._named(with_status(fault, refused.status))
+
+    def _named(self, reply: HttpMessage) -> HttpMessage:
+        """An answer that states the store of this process (decision 73)."""
+        runtime = self._host.runtime_for(self.service)
+        return reply if runtime is None or runtime.store_id is None else replace(reply, store=runtime.store_id)
+
+    def _check_store(self, runtime: Runtime | None, headers: dict[str, str]) -> None:
+        """Refuse what is meant for another store, before anything is done with it.
+
+        :raises RequestRefused: 421, which no peer takes for an answer of the store that it means.
+        """
+        meant = headers.get("mercury-store")
+        if meant is None or runtime is None or runtime.store_id is None or meant.strip() == runtime.store_id:
+            return
+        raise RequestRefused(421, "This is another store than the message is for; nothing was done with it.")
 
     async def _send_reply(self, scope: Scope, send: Send, reply: HttpMessage) -> None:
+        reply = self._named(reply)
         if len(reply.body) > FREE:
             await self._send_large(scope, send, reply)
         else:
@@ -171,6 +188,7 @@ class Endpoint:
             identity = self._identity(exchange.scope, headers)
             if runtime is None:
                 raise self._not_running()
+            self._check_store(runtime, headers)
             http = _http(headers, body)
             arrival = self._arrival(exchange.scope, headers, http, runtime.decode(http, self.service), identity)
             self._queue(runtime, arrival, lambda answer: self._end(exchange, runtime, answer, headers))
@@ -181,7 +199,7 @@ class Endpoint:
         if exchange.is_over:
             _release(runtime, answer)
         elif answer.held is None and len(answer.http.body) <= FREE:
-            exchange.answer(answer.http)
+            exchange.answer(self._named(answer.http))
         else:
             exchange.go_on(lambda scope, _receive, send: self._finish(scope, send, runtime, answer, headers))
 
@@ -291,6 +309,7 @@ class Endpoint:
         held. The last of what it returns is what WS-Security proved of the request."""
         identity = self._identity(scope, headers)
         runtime = self._host.runtime_for(self.service)
+        self._check_store(runtime, headers)
         secured = runtime is not None and runtime.is_secured(self.service)
         in_file = self.takes_attachments and not secured and is_package(headers.get("content-type", ""))
         body, share = await self._host.bodies.read(headers, receive, peer_of(scope), in_file=in_file)

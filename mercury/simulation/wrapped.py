@@ -43,6 +43,10 @@ class WrappedStore:
         #: The number of open transactions, and of those that have ended.
         self.open = self.ended = 0
 
+    @property
+    def id(self) -> str | None:
+        return self.inner.id
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         return _WrappedTransaction(self, self.inner.transaction())
 

@@ -159,6 +159,8 @@ class CreateSequenceResponse:
     mercury_behavior: IncompleteSequenceBehavior | None = None
     #: Mercury's own extension, set only for a source that is Mercury: the batches that the destination takes.
     batch: BatchLimits | None = None
+    #: Mercury's own extension, set only for a source that is Mercury: the id of the store that the sequence is in.
+    store: str | None = None
     #: It is written as CXF's element CreateSequenceResponseOneway.
     oneway: bool = False
 

@@ -31,6 +31,7 @@ from mercury.storage.maintenance import (
     RowAges,
 )
 from mercury.storage.nodes import NodeRegistry
+from mercury.storage.peer_stores import PeerStores
 from mercury.storage.records import OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES
 from mercury.storage.works import Works
@@ -277,6 +278,9 @@ class Transaction(application.Transaction, Works, Protocol):
     @property
     def replay(self) -> ReplayCache: ...
 
+    @property
+    def peer_stores(self) -> PeerStores: ...
+
     def guard(self, claim: Claim) -> None:
         """Commit only while ``claim`` holds; otherwise the commit raises `Conflict` and rolls back."""
 
@@ -286,6 +290,13 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Prot
 
     @property
     def capabilities(self) -> Capabilities: ...
+
+    @property
+    def id(self) -> str | None:
+        """What tells this store from all others, as committed; ``None`` = it ends with its process.
+
+        :raises StorageError: the store failed.
+        """
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         """One unit of work: commits when left normally, rolls back when left with an exception.

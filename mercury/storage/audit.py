@@ -25,6 +25,7 @@ class TargetKind(enum.Enum):
     #: Many dead letters: an action that is made in pieces (`mercury.storage.bulk`).
     BULK = "bulk action"
     TRANSACTION = "transaction"
+    DESTINATION = "destination"
     #: A comparison of two tables by the reconciler.
     COMPARISON = "comparison"
 

@@ -221,8 +221,7 @@ class RmsRecord:
     planned_at: float = 0.0
     #: Rows of its key wait until its window opens, or until enough of its requests are answered.
     window_full: bool = False
-    #: It takes no more messages. Rows of its key wait for a successor sequence, which starts when no message of this
-    #: sequence can arrive late.
+    #: It takes no more messages. A successor starts when none of its own can arrive late, and rows of its key wait.
     holds_successor: bool = False
     #: When the sequence ended or failed: its tombstone lasts from this time.
     ended_at: float | None = None
@@ -240,6 +239,7 @@ class RmsRecord:
     batch_size: int = 0
     #: Rows of its key get no number until this time, because of the time of one of them; ``None`` = no such row.
     rows_wait_until: float | None = None
+    store: str | None = None  #: The id of its destination's store; ``None`` = the destination states none.
 
     @property
     def holds_rows(self) -> bool:

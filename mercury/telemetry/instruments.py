@@ -185,6 +185,13 @@ SEQUENCES_FAILED = _counter(
     *_DESTINATION,
     alert="MercurySequenceFailed",
 )
+STORES_REFUSED = _counter(
+    "mercury.stores.refused",
+    "{store}",
+    "Other stores that have answered for a destination. Nothing is sent to them.",
+    *_DESTINATION,
+    alert="MercuryStoreRefused",
+)
 
 # --- the destination -----------------------------------------------------------------------------------------------
 
@@ -373,6 +380,7 @@ INSTRUMENTS: tuple[Instrument, ...] = (
     EXCHANGES,
     ACKNOWLEDGEMENT_LATENCY,
     SEQUENCES_FAILED,
+    STORES_REFUSED,
     ACCEPTED,
     DUPLICATES,
     CONSUMED,

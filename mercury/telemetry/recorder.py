@@ -19,6 +19,7 @@ from mercury.engine.events import (
     HandlerFailed,
     MessageRefused,
     SequenceFailed,
+    StoreRefused,
 )
 from mercury.telemetry import instruments as of
 from mercury.telemetry.instruments import INSTRUMENTS, RESPONSES, SYSTEM, Instrument, Kind
@@ -34,6 +35,7 @@ KINDS: tuple[type[Event], ...] = (
     HandlerFailed,
     MessageRefused,
     SequenceFailed,
+    StoreRefused,
 )
 #: Values of ``messaging.operation.name``.
 SEND, TRANSMIT, ACCEPT, DELIVER = "send", "transmit", "accept", "deliver"
@@ -172,6 +174,8 @@ class Recorder:
                 self._count(of.REFUSED, 1, self._endpoints.of(endpoint))
             case SequenceFailed(endpoint=endpoint):
                 self._count(of.SEQUENCES_FAILED, 1, self._endpoints.of(endpoint))
+            case StoreRefused(endpoint=endpoint):
+                self._count(of.STORES_REFUSED, 1, self._endpoints.of(endpoint))
 
     def _acknowledged(self, event: Acknowledged) -> None:
         destination = self._endpoints.of(event.endpoint)

@@ -176,6 +176,9 @@ class HttpMessage:
     rest: Rest | None = None
     #: Of a request: its HTTP headers ``traceparent`` and ``tracestate``.
     trace: Trace | None = None
+    #: Its HTTP header ``Mercury-Store``: the id of the store that answers, or that a request is for; ``None`` = none is
+    #: named.
+    store: str | None = None
 
     def whole(self) -> HttpMessage:
         """The same message with its whole body in memory."""

@@ -28,7 +28,8 @@ NETRM = "http://schemas.microsoft.com/ws/2006/05/rm"
 #: WS-Security.
 WSSE = "http://docs.oasis-open.org/wss/2004/01/oasis-200401-wss-wssecurity-secext-1.0.xsd"
 #: Mercury's extensions: Follows in CreateSequence; Source in CreateSequence of WS-RM 1.0; IncompleteSequenceBehavior
-#: and Batch in CreateSequence and its response; Batch in a Body; Code in the detail of an application fault.
+#: and Batch in CreateSequence and its response; Store in its response; Batch in a Body; Code in the detail of an
+#: application fault.
 MERCURY = "urn:mercury:rm"
 XML = "http://www.w3.org/XML/1998/namespace"
 

@@ -28,7 +28,7 @@ from mercury.wire.ns import RM_NS, RM_VERSION, clark
 from mercury.wire.read_addressing import read_endpoint
 from mercury.wire.read_common import Document, child
 from mercury.wire.scan import MessageRefused, Node, refused
-from mercury.wire.values import collapse, seconds, whole_number
+from mercury.wire.values import collapse, seconds, store_id, whole_number
 
 _IDENTIFIERS = frozenset(clark(uri, "Identifier") for uri in RM_VERSION)
 _BUFFER_REMAINING = clark(ns.NETRM, "BufferRemaining")
@@ -36,6 +36,7 @@ _FOLLOWS = clark(ns.MERCURY, "Follows")
 _SOURCE = clark(ns.MERCURY, "Source")
 _MERCURY_BEHAVIOR = clark(ns.MERCURY, "IncompleteSequenceBehavior")
 _BATCH = clark(ns.MERCURY, "Batch")
+_STORE = clark(ns.MERCURY, "Store")
 _MAX_INT = 2**31 - 1
 
 
@@ -197,6 +198,12 @@ def _batch(parent: Node) -> BatchLimits | None:
     return BatchLimits(min(messages, _MAX_INT), min(size, _MAX_INT))
 
 
+def _store(parent: Node) -> str | None:
+    """Read Mercury's extension Store; what cannot be an id is ignored."""
+    node = child(parent, _STORE)
+    return None if node is None else store_id(collapse(node.text))
+
+
 def _last_message_number(parent: Node, uri: str) -> int | None:
     name = clark(uri, "LastMsgNumber")
     number = _number(parent, name)
@@ -256,6 +263,7 @@ def _create_sequence_response(document: Document, addressing: AddressingVersion 
         accept_acks_to=accept_acks_to,
         mercury_behavior=_extension(node),
         batch=_batch(node),
+        store=_store(node),
     )
 
 

@@ -17,6 +17,8 @@ TOO_LARGE = 10**20
 #: A century in seconds. A longer duration counts as unlimited, so times computed from it do not overflow.
 _CENTURY = 100 * 365 * 86400.0
 
+#: The id of a store, as a peer states it.
+_STORE_ID = re.compile(r"[0-9A-Za-z._:-]{1,64}")
 _INNER_BLANKS = re.compile(r"[ \t\r\n]+")
 _DURATION = re.compile(
     r"P(?=[0-9T])(?:([0-9]{1,15})Y)?(?:([0-9]{1,15})M)?(?:([0-9]{1,15})D)?"
@@ -116,3 +118,8 @@ def escape_attribute(text: str) -> str:
 
 def _reference(match: re.Match[str]) -> str:
     return _REFERENCES.get(match[0], "\N{REPLACEMENT CHARACTER}")
+
+
+def store_id(text: str) -> str | None:
+    """The id of a store in the text of a peer; ``None`` = it is none: too long, or with other characters."""
+    return text if _STORE_ID.fullmatch(text) else None

@@ -99,7 +99,7 @@ def _create_sequence_response(style: Style, body: CreateSequenceResponse) -> str
     if body.accept_acks_to is not None:
         acks_to = style.endpoint(body.accept_acks_to)
         written += f"<{wsrm}:Accept><{wsrm}:AcksTo>{acks_to}</{wsrm}:AcksTo></{wsrm}:Accept>"
-    return written + _extension(style, body.mercury_behavior) + _batch(body.batch)
+    return written + _extension(style, body.mercury_behavior) + _batch(body.batch) + _store(body.store)
 
 
 def _expires(style: Style, expires: float | None) -> str:
@@ -125,3 +125,8 @@ def _batch(limits: BatchLimits | None) -> str:
     if limits is None:
         return ""
     return f'<m:Batch xmlns:m="{ns.MERCURY}" messages="{limits.messages}" bytes="{limits.size}"/>'
+
+
+def _store(store: str | None) -> str:
+    """Write Mercury's extension Store: the id of the destination's store."""
+    return "" if store is None else f'<m:Store xmlns:m="{ns.MERCURY}">{escape(store)}</m:Store>'

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from mercury import Mercury, MessageContext, Service
+from mercury.engine.events import StoreRefused
 from mercury.engine.metrics_settings import MetricsSettings
 from mercury.settings import Settings
 from mercury.statemachine.policy import SourcePolicy
@@ -91,6 +92,15 @@ def test_sequence_that_is_given_up_fails_and_leaves_dead_letters() -> None:
     assert alerts("MercurySequenceFailed", before, after) == 1
     assert alerts("MercuryDeadLetters", before, after) == 1
     assert alerts("MercuryDeadLettersWait", before, after) == 1
+
+
+def test_other_store_that_answers_for_a_destination_is_critical() -> None:
+    pair = Pair(notes(), settings=SETTINGS)
+    before = seen(pair.client)
+    event = StoreRefused(at=0.0, endpoint="http://a/", address="http://a/", expected="s1", found="s2")
+    with pair.client.store.transaction() as tx:
+        pair.client.observers.emit(tx, event)
+    assert alerts("MercuryStoreRefused", before, seen(pair.client)) == 1
 
 
 def test_messages_that_the_network_loses_are_sent_again() -> None:

@@ -124,6 +124,33 @@ def test_a_source_is_restarted_in_a_successor_and_says_what_may_have_arrived(
     assert len(letters(operations, unknown)) == 5  # 3 and 4, and behind them those that wait for 3 over there
 
 
+def test_an_operator_says_that_a_destination_is_new_when_another_store_has_answered(
+    browser: Browser, operations: Operations
+) -> None:
+    (href,) = [
+        each for each in browser.get("sequences?side=source&key=shelf-1").links() if each.startswith("sequence?")
+    ]
+    assert not [each for each in browser.get(href).links() if each.startswith("sequence-destination")]
+    with operations._store.transaction() as tx:
+        (record,) = [each for each in tx.rms.all() if each.channel.key.name == "shelf-1" and each.machine.alive]
+        endpoint = record.channel.endpoint
+        tx.rms.lock([record.channel.key])
+        record.store = tx.peer_stores.agree(endpoint, "s1", 1.0)
+        tx.rms.save(record)
+        tx.peer_stores.refuse(endpoint, "s2", "http://elsewhere/", 2.0)
+    assert "http://elsewhere/: the store s2 answers there" in browser.get("").words
+    page = browser.get(href)
+    (question,) = [each for each in page.links() if each.startswith("sequence-destination")]
+    assert "has the store s1. The store s2 has answered at http://elsewhere/." in browser.get(question).words
+    done = asked(browser, page, "sequence-destination", why="moved")
+    assert (
+        f"{endpoint} has the store s2 now. 1 sequence given up. In doubt: 2 messages, dead letters now." in done.words
+    )
+    assert operations.destination_actions.refused(10) == ()
+    actions = [(each.action, each.kind.value, each.actor, each.note) for each in operations.audit().items[:2]]
+    assert actions == [("replace", kind, "Ada", "moved") for kind in ("sequence", "destination")]
+
+
 # --- messages and services -------------------------------------------------------------------------------------------
 
 
@@ -309,6 +336,7 @@ def test_the_audit_of_a_bulk_action_leads_to_its_letters(browser: Browser) -> No
 
 ACTIONS = (
     *("sequence-suspend", "sequence-resume", "sequence-close", "sequence-terminate", "sequence-restart"),
+    "sequence-destination",
     *("message-retry", "message-park", "service-pause", "service-resume", "doubt-resolve"),
     *("letters-redrive", "letters-redirect", "letters-discard", "letter-edit"),
 )

@@ -104,4 +104,49 @@ MEMBERS = (
         test="tests/unit/statemachine/test_failover.py"
         "::test_failures_of_exchanges_that_were_open_together_are_one_failure",
     ),
+    Mutant(
+        "answer of another store",
+        (
+            Change(
+                "mercury.engine.runtime.store_guard:StoreGuard.check",
+                "        if expected is None or found is None:\n",
+                "        if True:\n",
+            ),
+        ),
+        test=f"{POSTS}::test_answer_of_another_store_to_a_message_counts_as_none",
+    ),
+    Mutant(
+        "store of an address before a message",
+        (
+            Change(
+                "mercury.engine.runtime.store_guard:StoreGuard.needs_probe",
+                "stated is not _Nothing.STATES_NONE and stated != outgoing.store",
+                "False",
+            ),
+        ),
+        test=f"{POSTS}::test_no_message_goes_to_an_address_before_it_has_said_that_it_has_the_store",
+    ),
+    Mutant(
+        "message for another store at the server",
+        (
+            Change(
+                "mercury.service.endpoint:Endpoint._check_store",
+                "or meant.strip() == runtime.store_id",
+                "or True",
+            ),
+        ),
+        test="tests/acceptance/test_stores.py::test_server_does_nothing_with_what_is_for_another_store",
+    ),
+    Mutant(
+        "store of the first answer",
+        (
+            Change(
+                "mercury.engine.source.peer_store:is_made_there",
+                "    if record.store == stated:\n",
+                "    if True:\n",
+            ),
+        ),
+        test="tests/scenario/test_stores_of_destinations.py"
+        "::test_two_members_that_create_at_once_do_not_give_a_destination_two_stores",
+    ),
 )

@@ -111,7 +111,7 @@ WIRE = (
     posting(
         "length of a reply with a known header",
         "http_reply:KnownHeads.read",
-        "if known is None or len(data) != end + known[2]:",
+        "if known is None or len(data) != end + known[3]:",
         "if known is None:",
         "test_transport.py::test_other_reply_than_one_with_a_known_header_is_parsed[unsolicited bytes]",
     ),

@@ -13,6 +13,7 @@ from mercury.engine.events import (
     Acknowledged,
     DeadLettered,
     Delivered,
+    DestinationReplaced,
     DuplicateDropped,
     Event,
     HandlerFailed,
@@ -22,6 +23,7 @@ from mercury.engine.events import (
     SequenceEnded,
     SequenceFailed,
     Side,
+    StoreRefused,
     Transmitted,
 )
 from mercury.engine.observers import Observers
@@ -432,3 +434,27 @@ def test_retransmissions_to_a_peer_that_is_away_are_counted() -> None:
     pair.advance(8)
     assert [event.attempt for event in pair.client.seen(Retransmitted)] == [2, 3, 4]
     assert [event.number for event in pair.client.seen(Transmitted)] == [1, 2]
+
+
+def test_destination_whose_store_is_another_one_is_refused_once_and_replaced_for_each_key() -> None:
+    pair = Pair()
+    pair.server.engine._context.store_id = "s1"
+    link = pair.link()
+    link.notes("one")
+    pair.advance(5)
+    pair.server.engine._context.store_id = "s2"
+    pair.link(key="other").notes("two")
+    pair.advance(5)
+    (refused,) = pair.client.seen(StoreRefused)
+    endpoint = pair.server.service_url
+    assert (refused.endpoint, refused.address, refused.expected, refused.found) == (endpoint, endpoint, "s1", "s2")
+    link.close()
+    pair.advance(100)
+    assert pair.client.seen(DestinationReplaced) == []
+    with pair.client.store.transaction() as tx:
+        tx.peer_stores.replace(endpoint, "s2", pair.now)
+    link.notes("three")
+    pair.advance(5)
+    (replaced,) = pair.client.seen(DestinationReplaced)
+    assert (replaced.before, replaced.store, replaced.in_doubt) == ("s1", "s2", ())
+    assert (replaced.endpoint, replaced.key) == (endpoint, "key")

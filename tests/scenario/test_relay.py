@@ -55,7 +55,6 @@ class Network:
             )
             node = Node(host, self.pair.wire, open_store(f"sqlite:///{folder}/{host}.db"), settings, None)
             following = f"http://relay{number + 1}/services/shop" if number < relays else last or self.pair.url()
-            node.store.id = node.store.inner.id  # type: ignore[attr-defined]
             node.add_service(relay_service(node, following, "shop"))
             node.start()
             self.relays.append(node)

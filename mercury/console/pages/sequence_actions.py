@@ -10,11 +10,13 @@ from mercury.console.fields import member
 from mercury.console.pages.advice import behind_the_gap
 from mercury.console.site import Site
 from mercury.console.visits import Done, NotFound, Question, View, Visit, link
+from mercury.engine.source.peer_store import doubtful
 from mercury.operations.operator import Operations
-from mercury.operations.restarting import InDoubt, doubtful
+from mercury.operations.restarting import InDoubt
 from mercury.operations.sequences import WholeSequence
 from mercury.statemachine.tables import RmsState
 from mercury.storage.records import RmsRecord
+from mercury.texts import counted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +43,9 @@ def buttons(whole: WholeSequence) -> list[Button]:
         found.append(Button(label="Suspend", href="sequence-suspend", fields=chosen))
     if over:
         return found
+    if whole.peer_store is not None and whole.peer_store.refused is not None:
+        href = link("sequence-destination", **chosen)
+        found.append(Button(label="It is a new destination…", href=href, ask=True, danger=True))
     if not line.status.closed:
         found.append(Button(label="Close…", href=link("sequence-close", **chosen), ask=True))
     found.append(Button(label="Terminate…", href=link("sequence-terminate", **chosen), ask=True, danger=True))
@@ -86,12 +91,31 @@ def add_actions(site: Site, operations: Operations) -> None:
         what = "sent again" if wanted is InDoubt.RESEND else "dead letters now"
         return done(visit, f"Restarted: a successor sends the rest. Messages that may have arrived are {what}.")
 
-    def question(visit: Visit, title: str, lines: list[str], button: str, box: tuple[str, str] | None = None) -> View:
+    def destination(visit: Visit) -> Done:
+        whole = whole_of(visit)
+        wanted = InDoubt.RESEND if visit.flag("resend") else InDoubt.PARK
+        done = operations.destination_actions.replace(
+            whole.line.status.endpoint,
+            actor_of(visit),
+            store=visit.given("store"),
+            in_doubt=wanted,
+            reason=reason_of(visit),
+        )
+        doubt = sum(high - low + 1 for each in done.sequences for low, high in each.in_doubt)
+        what = "sent again" if wanted is InDoubt.RESEND else "dead letters now"
+        left = counted(len(done.sequences), "sequence", "sequences")
+        text = f"{done.endpoint} has the store {done.store} now. {left} given up. "
+        text += f"In doubt: {counted(doubt, 'message', 'messages')}, {what}."
+        return Done(to=link("sequence", id=visit.text("id")), note=text)
+
+    def question(
+        visit: Visit, title: str, lines: list[str], button: str, box: tuple[str, str] | None = None, **more: str
+    ) -> View:
         return Question(
             title=title,
             lines=lines,
             action=visit.page,
-            fields={"id": visit.text("id"), "seen": visit.text("seen")},
+            fields={"id": visit.text("id"), "seen": visit.text("seen")} | more,
             button=button,
             back=link("sequence", id=visit.text("id")),
             box=box,
@@ -123,7 +147,7 @@ def add_actions(site: Site, operations: Operations) -> None:
         whole = whole_of(visit)
         lines = [whole.line.id, "It is given up, and what was never sent goes out in a successor, in the same order."]
         box = None
-        numbers = doubtful(whole.record) if isinstance(whole.record, RmsRecord) else ()
+        numbers = doubtful(whole.record.machine) if isinstance(whole.record, RmsRecord) else ()
         if numbers:
             lines.append(
                 f"Sent and not acknowledged: {drawing.listed(numbers)}. The other side may have them: they become dead "
@@ -132,12 +156,29 @@ def add_actions(site: Site, operations: Operations) -> None:
             box = ("resend", "Send these again in the successor: they may take effect twice.")
         return question(visit, "Restart the sequence in a successor?", lines, "Restart it", box)
 
+    def ask_destination(visit: Visit) -> View:
+        peer = whole_of(visit).peer_store
+        if peer is None or peer.refused is None:
+            raise NotFound("No other store has answered for its destination.")
+        lines = [
+            f"{peer.endpoint} has the store {peer.store}. The store {peer.refused} has answered at "
+            f"{peer.refused_address}.",
+            "If that is the wrong server, correct the address instead. If it is a new destination, all sequences of "
+            "the destination are given up, and successors at the new store send what was never sent. Messages that "
+            "were sent and are not acknowledged may have taken effect at the store before: they become dead letters "
+            "whose outcome is unknown, unless you check the box.",
+        ]
+        box = ("resend", "Send these to the new store: they may take effect twice.")
+        title = "Is it a new destination?"
+        return question(visit, title, lines, "It is a new destination", box, store=peer.refused)
+
     for name, function in (("suspend", suspend), ("resume", resume)):
         site.action(f"sequence-{name}", function)
     for name, ask, act in (
         ("close", ask_close, close),
         ("terminate", ask_terminate, terminate),
         ("restart", ask_restart, restart),
+        ("destination", ask_destination, destination),
     ):
         site.question(f"sequence-{name}", ask)
         site.action(f"sequence-{name}", act)

@@ -16,6 +16,7 @@ from mercury.engine.destination.quota import make_room
 from mercury.engine.emission import emit_source_created
 from mercury.engine.exchange import Purpose
 from mercury.engine.failover_uri import is_failover
+from mercury.engine.source.peer_store import is_made_there
 from mercury.statemachine import events
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.faults import Fault, FaultCode
@@ -199,6 +200,7 @@ def _created_reply(batch: Batch, exchange: InboundExchange, requested: CreateSeq
         accept_acks_to=accepted,
         mercury_behavior=policy.behavior if requested.mercury_behavior is not None else None,
         batch=taken_batches(batch.context.settings.limits, policy) if record.takes_batches else None,
+        store=batch.context.store_id if record.source_is_mercury else None,
         oneway=requested.oneway,
     )
     return _reply(exchange, RmMessage.CREATE_SEQUENCE_RESPONSE, body)
@@ -259,6 +261,10 @@ def created(batch: Batch, exchange: InboundExchange, body: CreateSequenceRespons
         batch.tx.rms.delete(record)
         record.channel = replace(record.channel, identity=exchange.arrival.identity)
         batch.tx.rms.insert(record)
+    address = request.url if request is not None else record.channel.endpoint
+    if not is_made_there(batch.tx, batch.context, record, body.store, address, batch.now):
+        batch.change_rms(record)
+        return
     expires_at = None if body.expires is None else batch.now + body.expires
     behavior = body.mercury_behavior or body.incomplete_behavior
     agree(record, body.batch)

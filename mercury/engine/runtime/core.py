@@ -21,11 +21,14 @@ from mercury.engine.message_security import SecurityParties
 from mercury.engine.observers import Observers
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.runtime.clock import ClockWorker
+from mercury.engine.runtime.store_guard import OtherStore
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.back_channel import in_reply
+from mercury.engine.source.peer_store import refuse_store
 from mercury.engine.source.worker import SourceWorker
 from mercury.engine.stage.application import StagedApplication
 from mercury.engine.stage.mover import StageMover, Target
+from mercury.engine.store_probe import probe_for
 from mercury.engine.tracing import Tracing
 from mercury.engine.traffic import TrafficCounter
 from mercury.errors import StorageError
@@ -40,6 +43,8 @@ log = logging.getLogger("mercury.engine")
 #: The longest time between two turns of a worker that nothing has woken, in seconds.
 LONGEST_PAUSE = 60.0
 
+#: The most refused addresses that a process learns at its start.
+MOST_REFUSED = 1000
 #: Posts whose HTTP reply is noted in the store, or may be.
 _NOTED = frozenset({Purpose.CREATE, Purpose.TERMINATE, Purpose.ACKNOWLEDGEMENT})
 
@@ -56,6 +61,7 @@ class Engine:
     :param target: ``store`` is a stage: its messages are moved there, and not handed to the application.
     :param addresses: the destinations with several addresses; ``None`` = the settings name none.
     :param tracing: makes spans; ``None`` = none are made.
+    :param store_id: what answers say of the store; ``None`` = nothing.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -73,6 +79,7 @@ class Engine:
         tracing: Tracing | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         addresses: AddressBook | None = None,
+        store_id: str | None = None,
     ) -> None:
         #: Counts what this process does, for operators; passes on what it gets.
         self.traffic = TrafficCounter(measurements, monotonic)
@@ -90,7 +97,10 @@ class Engine:
             tracing=tracing,
             running_calls=RunningCalls(self.traffic),
             stage=target.room if target is not None else None,
+            store_id=store_id,
         )
+        #: The id of the store that answers state; ``None`` = they state none.
+        self.store_id = store_id
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
         #: The destinations with several addresses.
@@ -132,8 +142,40 @@ class Engine:
         :raises TransportError: WS-Security cannot be applied to it.
         """
         http = self._context.security.secured(self._context.prepared.encode(outgoing.envelope), outgoing.url)
-        trace = outgoing.envelope.trace
-        return http if trace is None else replace(http, trace=trace)
+        trace, store = outgoing.envelope.trace, outgoing.store
+        return http if trace is None and store is None else replace(http, trace=trace, store=store)
+
+    def probe(self, outgoing: Outgoing) -> HttpMessage:
+        """The message that asks which store is at the address of a post. May be called in any thread.
+
+        :raises TransportError: WS-Security cannot be applied to it.
+        """
+        return self.encoded(probe_for(outgoing, self._context.ids.new()))
+
+    def store_refused(self, endpoint: str, error: OtherStore, now: float) -> None:
+        """Report that another store has answered for a destination.
+
+        :raises StorageError: the store failed.
+        """
+        with self._context.store.transaction() as tx:
+            refuse_store(tx, self._context, endpoint, error.address, error.expected, error.found, now)
+
+    def store_answers(self, endpoint: str, address: str) -> None:
+        """Report that the store of a destination answers at an address where another one did before.
+
+        :raises StorageError: the store failed.
+        """
+        with self._context.store.transaction() as tx:
+            tx.peer_stores.answers(endpoint, address)
+
+    def refused_addresses(self) -> dict[str, str]:
+        """The addresses where other stores have answered, with the ids of those.
+
+        :raises StorageError: the store failed.
+        """
+        with self._context.store.transaction() as tx:
+            found = tx.peer_stores.refused(MOST_REFUSED)
+        return {each.refused_address: each.refused for each in found if each.refused_address and each.refused}
 
     def secured_reply(self, http: HttpMessage, service: str | None, request: Verified | None) -> HttpMessage:
         """The answer to a message to a service as it goes over the network. May be called in any thread.

@@ -247,7 +247,7 @@ class HttpConnection:
             raise
         self._watch(READ)
         if reply.complete:
-            self._replied(HttpMessage(reply.body, reply.content_type, None, reply.status), closes=reply.will_close)
+            self._replied(reply.message(), closes=reply.will_close)
 
     def _replied(self, reply: HttpMessage, *, closes: bool) -> None:
         self._reply = None

@@ -119,7 +119,10 @@ class HttpExchange:
         """The beginning of the request: all of it, if it is small and in memory."""
         message, head = self.message, self.target.head
         size = len(message.body) + (message.rest.size if message.rest is not None else 0)
-        start = b"%b%d\r\n%b\r\n" % (head, size, b"" if message.trace is None else _trace(message.trace))
+        more = b"" if message.trace is None else _trace(message.trace)
+        if message.store is not None:
+            more += f"Mercury-Store: {message.store}\r\n".encode("ascii")
+        start = b"%b%d\r\n%b\r\n" % (head, size, more)
         return start + message.body if len(message.body) <= SMALL_BODY else start
 
     def rest(self) -> Iterator[bytes] | None:

@@ -12,6 +12,7 @@ import httptools
 
 from mercury.engine.runtime.body_pieces import BodyPieces
 from mercury.wire.envelope import HttpMessage
+from mercury.wire.values import store_id
 
 #: The most bytes of a reply's header, with its trailer and the headers of interim replies.
 MAX_HEADERS = 64 * 1024
@@ -23,8 +24,8 @@ FIRST_STATUS, FIRST_FINAL = 100, 200
 #: The fewest bytes per chunk of a reply with thousands of chunks: some servers write each token of a document alone.
 BYTES_PER_PIECE = 4
 #: The headers that are read, and the lengths of their names: the names of others need not be compared.
-_TYPE, _SIZES = b"content-type", (b"content-length", b"transfer-encoding")
-_LENGTHS = frozenset(map(len, (_TYPE, *_SIZES)))
+_TYPE, _STORE, _SIZES = b"content-type", b"mercury-store", (b"content-length", b"transfer-encoding")
+_LENGTHS = frozenset(map(len, (_TYPE, _STORE, *_SIZES)))
 #: The most headers of replies that are remembered, and the most bytes of one.
 MOST_HEADS, LONGEST_HEAD = 64, 2048
 _BLANK_LINE = b"\r\n\r\n"
@@ -38,16 +39,16 @@ class KnownHeads:
     """
 
     def __init__(self) -> None:
-        #: By the bytes as far as the blank line: status, Content-Type, and the length of the body.
-        self._heads: dict[bytes, tuple[int, str, int]] = {}
+        #: By the bytes as far as the blank line: the reply without its body, and the length of the body.
+        self._heads: dict[bytes, tuple[int, str, str | None, int]] = {}
 
     def read(self, data: bytes) -> HttpMessage | None:
         """The reply that is exactly ``data``; ``None`` = it has to be parsed."""
         end = data.find(_BLANK_LINE) + len(_BLANK_LINE)
         known = self._heads.get(data[:end])
-        if known is None or len(data) != end + known[2]:
+        if known is None or len(data) != end + known[3]:
             return None
-        return HttpMessage(data[end:], known[1], None, known[0])
+        return HttpMessage(data[end:], known[1], None, known[0], store=known[2])
 
     def learn(self, data: bytes, reply: Reply) -> None:
         """Remember the header of a reply, which was parsed from exactly ``data``."""
@@ -56,7 +57,7 @@ class KnownHeads:
             return
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
-        self._heads[data[:end]] = reply.status, reply.content_type, len(reply.body)
+        self._heads[data[:end]] = reply.status, reply.content_type, reply.store, len(reply.body)
 
 
 class Reply:
@@ -68,6 +69,8 @@ class Reply:
     def __init__(self, limit: int) -> None:
         self.status = 0
         self.content_type = ""
+        #: The id of the store that it states; ``None`` = it states none.
+        self.store: str | None = None
         #: The whole body; empty until the reply is complete.
         self.body = b""
         self.complete = False
@@ -107,6 +110,10 @@ class Reply:
                 self.body = self._pieces.take()
         else:
             self._received += self._pieces.take()
+
+    def message(self) -> HttpMessage:
+        """The complete reply."""
+        return HttpMessage(self.body, self.content_type, None, self.status, store=self.store)
 
     def _parse(self, data: bytes) -> None:
         self._pending += len(data)
@@ -151,6 +158,8 @@ class Reply:
         name = name.lower()
         if name == _TYPE:
             self.content_type = self.content_type or value.decode("latin-1")
+        elif name == _STORE:
+            self.store = self.store or store_id(value.decode("latin-1").strip())
         elif name in _SIZES:
             self._has_length = True
             self.has_plain_length = name == _SIZES[0]
@@ -181,7 +190,7 @@ class Reply:
             if self._interim > MAX_INTERIM:
                 self._break(http.client.HTTPException(f"more than {MAX_INTERIM} interim replies (1xx)"))
             self._has_headers = self._has_length = False
-            self.content_type = ""
+            self.content_type, self.store = "", None
             return
         self.will_close = not self._parser.should_keep_alive()
         self.complete = True

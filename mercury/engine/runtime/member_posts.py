@@ -16,6 +16,7 @@ from mercury.engine.exchange import Outgoing
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.server_queues import Begun
+from mercury.engine.runtime.store_guard import StoreGuard
 from mercury.errors import ConfigurationError, TransportError
 from mercury.statemachine.failover import Failure, Until
 from mercury.wire.envelope import HttpMessage
@@ -60,6 +61,8 @@ class _Try:
     phase: _Phase = _Phase.BEGINS
     #: The number of its exchanges: the end of an earlier one than the last is ignored.
     exchanges: int = 0
+    #: How many addresses it was tried at: an exchange that asks for the store of one does not count twice.
+    tries: int = 0
     #: Of the open exchange: the address, when it began, and when the address counts as silent.
     address: str = ""
     began: float = 0.0
@@ -78,12 +81,16 @@ class _Try:
 class _Exchange:
     of: _Try
     number: int
+    address: str
+    #: It only asks which store is at the address (`StoreGuard`).
+    probe: bool
 
 
 class MemberPosts:
     """Begins the exchanges of posts whose destination has several addresses. Thread-safe.
 
-    All addresses lead to one store, so a message may arrive at several of them: the store has it once.
+    All addresses lead to one store, so a message may arrive at several of them: the store has it once. One with another
+    store is an address that fails.
 
     :param encode: encodes a post to an address.
     :param begin: begins exchanges.
@@ -92,6 +99,7 @@ class MemberPosts:
     :param clock: seconds since the epoch.
     :param chance: returns random numbers, 0 <= n < 1.
     :param helpers: the threads of what takes long.
+    :param guard: knows which store is at each address.
     """
 
     def __init__(
@@ -105,6 +113,7 @@ class MemberPosts:
         clock: Callable[[], float],
         chance: Callable[[], float],
         helpers: HelperThreads,
+        guard: StoreGuard,
     ) -> None:
         self._book = book
         self._errors = errors
@@ -115,6 +124,7 @@ class MemberPosts:
         self._clock = clock
         self._chance = chance
         self._helpers = helpers
+        self._guard = guard
         self._changed = threading.Condition()
         #: The posts that have not ended, in the order of their begin.
         self._posts: dict[_Try, None] = {}
@@ -148,7 +158,7 @@ class MemberPosts:
     def _next(self, each: _Try) -> None:
         """Begin the next exchange of a post, or let it wait for an address."""
         endpoint, now = each.endpoint, self._clock()
-        is_over = now >= each.until or self._book.gives_up(endpoint, each.exchanges)
+        is_over = now >= each.until or self._book.gives_up(endpoint, each.tries)
         if self._stopped or (each.exchanges and is_over):
             self._fail(each, TransportError(f"{endpoint}: {each.reason}"))
             return
@@ -160,21 +170,28 @@ class MemberPosts:
                 each.phase, each.due = _Phase.WAITS, min(chosen.due, each.until)
                 self._changed.notify_all()
             return
+        each.tries += 1
+        self._open(each, chosen, probe=self._guard.needs_probe(each.begun.outgoing, chosen))
+
+    def _open(self, each: _Try, address: str, *, probe: bool) -> None:
+        """Begin the exchange of a post with an address, or one that asks which store is there."""
+        endpoint, outgoing = each.endpoint, addressed(each.begun.outgoing, address)
         try:
-            message = self._encode(addressed(each.begun.outgoing, chosen))
+            message = self._guard.probe(outgoing) if probe else self._encode(outgoing)
         except Exception as error:
             self._fail(each, error)
             return
         if each.exchanges:
             self._again(each.begun)
+        now = self._clock()
         limit = self._book.options(endpoint).exchange_timeout or EXCHANGE_TIMEOUT
         size = len(message.body) + (message.rest.size if message.rest is not None else 0)
         with self._changed:
-            each.phase, each.address, each.began = _Phase.OPEN, chosen, now
+            each.phase, each.address, each.began = _Phase.OPEN, address, now
             each.silent_at = now + limit + size / BYTES
             each.exchanges += 1
-            exchange = _Exchange(each, each.exchanges)
-        self._begin([Post(chosen, message, exchange)], self._ended)
+            exchange = _Exchange(each, each.exchanges, address, probe)
+        self._begin([Post(address, message, exchange)], self._ended)
 
     def _ended(self, ends: Sequence[Posted]) -> None:
         """Exchanges have ended. Called in the thread of all exchanges."""
@@ -183,16 +200,20 @@ class MemberPosts:
             exchange = posted.about
             assert isinstance(exchange, _Exchange)
             each = exchange.of
-            failure = _failure(posted.result)
+            result = self._guard.check(each.begun.outgoing, exchange.address, posted.result, probe=exchange.probe)
+            failure = _failure(result)
+            goes_on = exchange.probe and failure is None and not isinstance(result, Exception)
             with self._changed:
                 if each.phase is not _Phase.OPEN or exchange.number != each.exchanges:
                     continue  # it was silent, and another address is tried
-                each.phase = _Phase.OVER if failure is None else _Phase.BEGINS
-                if failure is None:
+                each.phase = _Phase.OVER if failure is None and not goes_on else _Phase.BEGINS
+                if each.phase is _Phase.OVER:
                     del self._posts[each]
-            if failure is None:
+            if goes_on:
+                self._helpers.run(partial(self._open, each, exchange.address, probe=False))
+            elif failure is None:
                 self._worked(each)
-                over.append(Posted(each.begun, posted.result))
+                over.append(Posted(each.begun, result))
             else:
                 self._failed(each, *failure)
         if over:

@@ -22,6 +22,7 @@ from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.member_posts import MemberPosts
 from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.engine.runtime.server_queues import Begun, Ended
+from mercury.engine.runtime.store_guard import GuardedEngine, StoreGuard
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
 from mercury.errors import TransportError
 from mercury.wire.envelope import HttpMessage, Undecodable
@@ -39,7 +40,7 @@ OVERLOADED = frozenset({429, 502, 503, 504})
 _TYPE_LENGTH = 80
 
 
-class PostingEngine(Protocol):
+class PostingEngine(GuardedEngine, Protocol):
     """What posting needs of the engine. The methods may be called in any thread."""
 
     @property
@@ -97,6 +98,7 @@ class Posting:
         #: The times of the last log lines about unexpected errors: a server may cause any number.
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         self.pools = SenderPools(senders, self._begin, self._errors.slows, limits=limits)
+        self._guard = StoreGuard(engine, clock, self._helpers)
         self._members = MemberPosts(
             engine.addresses,
             self._errors,
@@ -107,7 +109,13 @@ class Posting:
             clock,
             chance,
             self._helpers,
+            self._guard,
         )
+
+    def start(self) -> None:
+        """Begin what was put until now, and let what follows begin."""
+        self._guard.start()
+        self.pools.start()
 
     def stop(self) -> None:
         """Begin nothing new, and let no post wait for an address any longer."""
@@ -120,12 +128,15 @@ class Posting:
         """Begin exchanges; never raises."""
         posts = []
         for begun in exchanges:
-            url = begun.outgoing.url
+            begun.outgoing, url = self._guard.expecting(begun.outgoing), begun.outgoing.url
             if is_failover(url):
                 if self._engine.is_secured_endpoint(url):
                     self._helpers.run(partial(self._members.post, begun))
                 else:
                     self._members.post(begun)
+                continue
+            if self._guard.needs_probe(begun.outgoing, url):
+                self._helpers.run(partial(self._begin_probe, begun))
                 continue
             if self._engine.is_secured_endpoint(url):
                 self._helpers.run(partial(self._begin_secured, begun))
@@ -147,18 +158,53 @@ class Posting:
         else:
             self._transport.begin([Post(begun.outgoing.url, message, begun)], self._ended)
 
+    def _begin_probe(self, begun: Begun) -> None:
+        """Ask which store is at the address of a post, before it is sent there."""
+        try:
+            message = self._guard.probe(begun.outgoing)
+        except Exception as error:
+            self._finish([Posted(begun, error)])
+        else:
+            self._transport.begin([Post(begun.outgoing.url, message, begun)], self._probed)
+
+    def _probed(self, ends: Sequence[Posted]) -> None:
+        """Send what has waited for the store of its address, or let it fail."""
+        for posted in ends:
+            begun = posted.about
+            assert isinstance(begun, Begun)
+            result = self._guard.check(begun.outgoing, begun.outgoing.url, posted.result, probe=True)
+            if isinstance(result, HttpMessage) and result.status not in OVERLOADED:
+                self._helpers.run(partial(self._begin_checked, begun))
+                continue
+            if isinstance(result, HttpMessage):
+                result = HttpMessage(b"", "", None, result.status)  # it is no answer to the message
+            self._helpers.run(partial(self._finish, [Posted(begun, result)]))
+
+    def _begin_checked(self, begun: Begun) -> None:
+        self.pools.begun_again(begun)
+        self._begin_secured(begun)
+
     # --- replies ---------------------------------------------------------------------------------------------------
 
     def _ended(self, ends: Sequence[Posted]) -> None:
         """Handle the ends of exchanges, in the transport's thread: what blocks is left to helpers."""
         brief = []
-        for posted in ends:
+        for each in ends:
+            posted = self._checked(each)
             if self._blocks(posted):
                 self._helpers.run(partial(self._finish, [posted]))
             else:
                 brief.append(posted)
         if brief:
             self._finish(brief)
+
+    def _checked(self, posted: Posted) -> Posted:
+        """The end of an exchange; the answer of another store counts as none. `MemberPosts` has checked its own."""
+        begun = posted.about
+        assert isinstance(begun, Begun)
+        if is_failover(begun.outgoing.url):
+            return posted
+        return Posted(begun, self._guard.check(begun.outgoing, begun.outgoing.url, posted.result))
 
     def _blocks(self, posted: Posted) -> bool:
         begun, result = posted.about, posted.result

@@ -125,6 +125,8 @@ class Runtime:
         self._complete = False
         #: How often other processes are known to have committed something of source sequences.
         self._others = 0
+        #: What answers say of the store; ``None`` = nothing.
+        self.store_id = engine.store_id
         #: Endpoints whose last exchange failed, with the reason.
         self.endpoint_errors = engine.endpoint_errors
         self._posting = Posting(engine, transport, settings.senders, clock, self._deliver)
@@ -146,7 +148,7 @@ class Runtime:
         self._started = True
         return_large_blocks()
         self._committer.start()
-        self._senders.start()
+        self._posting.start()
         for pool in self._all_pools:
             pool.start()
         self._complete = True

@@ -22,6 +22,7 @@ from mercury.engine.source.lifetimes import (
     waits_until,
     withdraw_expired,
 )
+from mercury.engine.source.peer_store import store_of, tell_replaced
 from mercury.statemachine import effects, events
 from mercury.statemachine.effects import Certainty, RmsEffect
 from mercury.statemachine.events import FailureReason
@@ -251,6 +252,7 @@ class Numbering:
             offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
             follows=followed(self._records),
             owner=owner,
+            store=store_of(self._tx, channel),
         )
         replaced = replaced_before(self._records)
         if replaced:
@@ -263,6 +265,7 @@ class Numbering:
             record.last_error = self._records[-1].last_error or NOTHING_TAKEN
         if self._records:
             self._records[-1].window_full = self._records[-1].holds_successor = False
+            tell_replaced(self._tx, self._context, self._records[-1], record, self._now)
         self._room = None if channel.back_channel else record.machine.window(channel.policy)
         self._tx.rms.insert(record)
         self._records.append(record)

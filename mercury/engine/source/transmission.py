@@ -348,8 +348,7 @@ class KeyWork:
         found = tx.rmd.read(pair) if pair else None
         if found is None or not found.machine.used:
             return ()
-        # This is the last acknowledgement: it covers everything that is stored, consumed or not.
-        ranges = found.machine.accepted()
+        ranges = found.machine.accepted()  # the last acknowledgement: everything that is stored, consumed or not
         room = found.machine.buffer_remaining(ranges)
         return (SequenceAcknowledgement(found.identifier, ranges, buffer_remaining=room),)
 
@@ -381,7 +380,7 @@ class KeyWork:
         repeated: bool = False,
         held: bool = False,
     ) -> None:
-        follows_end = record.offer_accepted and record.channel.reply_to.anonymous
+        fetches = record.channel.reply_to.anonymous
         self.step.posts.append(
             Outgoing(
                 url=record.channel.endpoint,
@@ -391,10 +390,11 @@ class KeyWork:
                 record_id=record.id,
                 number=number,
                 last=last,
-                pair=record.offered if follows_end else None,
+                pair=record.offered if record.offer_accepted and fetches else None,
                 repeated=repeated,
-                held=held and record.channel.reply_to.anonymous,
+                held=held and fetches,
                 owner=record.owner,
+                store=record.store,
             )
         )
 

@@ -83,6 +83,17 @@ def _restart(on: Operations, given: Arguments, actor: Actor) -> Any:
     return {"identifier": name, "moved": done.moved, "in_doubt": done.doubtful, "in_doubt_messages": choice.value}
 
 
+def _refused_stores(on: Operations, given: Arguments, _actor: Actor) -> Any:
+    return [values.peer_store(each) for each in on.destination_actions.refused(given.limit())]
+
+
+def _new_destination(on: Operations, given: Arguments, actor: Actor) -> Any:
+    choice = given.choice("in_doubt", InDoubt) or InDoubt.REFUSE
+    endpoint, store, reason = given.needed("endpoint"), given.text("store"), given.text("note") or ""
+    done = on.destination_actions.replace(endpoint, actor, store=store, in_doubt=choice, reason=reason)
+    return values.new_destination(done)
+
+
 # --- messages ------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +187,8 @@ CALLS = MappingProxyType(
         "sequences.close": _act_on_sequence("close"),
         "sequences.terminate": _act_on_sequence("terminate"),
         "sequences.restart": Call(_restart, ("id", "in_doubt", "note"), changes=True),
+        "destinations.refused": Call(_refused_stores, ("limit",)),
+        "destinations.replace": Call(_new_destination, ("endpoint", "store", "in_doubt", "note"), changes=True),
         "messages.list": Call(
             _messages,
             (

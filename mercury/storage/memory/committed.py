@@ -10,6 +10,7 @@ from mercury.storage.letters import DeadLetter
 from mercury.storage.memory.invoker_committed import CommittedInvoker
 from mercury.storage.memory.rmd_committed import CommittedRmd
 from mercury.storage.memory.rms_committed import CommittedRms
+from mercury.storage.peer_stores import PeerStore
 
 
 class CountedLetters:
@@ -46,6 +47,8 @@ class Committed:
         self.attachments: dict[str, dict[int, list[bytes]]] = {}
         #: Expiry times by digest; see `ReplayCache`.
         self.replay: dict[str, float] = {}
+        #: By endpoint.
+        self.peer_stores: dict[str, PeerStore] = {}
         self._position = 0
 
     def remove_attachments(self, limit: int) -> int:

@@ -20,6 +20,7 @@ from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.dead_letters import MemoryDeadLetters
 from mercury.storage.memory.invoker import MemoryInvoker
 from mercury.storage.memory.locks import HeldLocks, LockTable
+from mercury.storage.memory.peer_stores import MemoryPeerStores
 from mercury.storage.memory.replay import MemoryReplay
 from mercury.storage.memory.rmd import MemoryRmd
 from mercury.storage.memory.rms import MemoryRms
@@ -47,6 +48,7 @@ class MemoryTransaction:
         self._dead_letters: MemoryDeadLetters | None = None
         self._attachments: MemoryAttachments | None = None
         self._replay: MemoryReplay | None = None
+        self.peer_stores = MemoryPeerStores(store.committed)
         self._claims: list[Claim] = []
         self._member = store.guarded_by
         self._after_commit: list[Callable[[], None]] = []
@@ -113,7 +115,7 @@ class MemoryTransaction:
     @contextmanager
     def savepoint(self) -> Iterator[None]:
         saved = (self.rmd.savepoint(), self.invoker.savepoint(), self.rms.savepoint())
-        recorded = dict(self.replay.added)
+        recorded, peers = dict(self.replay.added), dict(self.peer_stores.changed)
         lengths = len(self.dead_letters.added), len(self.dead_letters.deleted), len(self._after_commit)
         written = len(self.attachments.added)
         try:
@@ -122,7 +124,7 @@ class MemoryTransaction:
             self.rmd.rollback_to(saved[0])
             self.invoker.rollback_to(saved[1])
             self.rms.rollback_to(saved[2])
-            self.replay.added = recorded
+            self.replay.added, self.peer_stores.changed = recorded, peers
             del self.dead_letters.added[lengths[0] :]
             del self.dead_letters.deleted[lengths[1] :]
             del self._after_commit[lengths[2] :]
@@ -163,6 +165,7 @@ class MemoryTransaction:
                 self._dead_letters.check()
             if self._replay is not None:
                 self._replay.check()
+            self.peer_stores.check()
             for manager in managers:
                 manager.check()
             for manager in managers:
@@ -173,6 +176,7 @@ class MemoryTransaction:
                 self._attachments.install()
             if self._replay is not None:
                 self._replay.install()
+            self.peer_stores.install()
             if self.store.committed.attachments:
                 self._remove_attachments()
         return frozenset(topics)
@@ -180,7 +184,7 @@ class MemoryTransaction:
     @property
     def _writes(self) -> bool:
         """Whether this transaction has locked or changed anything."""
-        changes: list[object] = [self.locks.any]
+        changes: list[object] = [self.locks.any, self.peer_stores.changed]
         if self._rms is not None:
             changes.append(self._rms.appended)
         if self._invoker is not None:
@@ -219,6 +223,7 @@ class MemoryStore:
     """
 
     capabilities = Capabilities()
+    id: str | None = None
 
     def __init__(self, *, lock_timeout: float = 10.0) -> None:
         self.committed = Committed()

@@ -262,6 +262,7 @@ RMS: tuple[Described, ...] = (
     nullable(text, "fetched_by", derived=attrgetter("fetched_by")),
     nullable(time, "rows_wait_until", unchecked=True),
     nullable(number, "priority", derived=attrgetter("channel.priority"), unchecked=True),
+    nullable(text, "store", unchecked=True),
 )
 
 #: A row of the RMS buffer: `OutboundMessage` without its large fields. Constant columns are in the checksum, in this

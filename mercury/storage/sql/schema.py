@@ -260,6 +260,20 @@ NODE = _table(
 #: Services whose handlers are not called in any process of the store.
 PAUSED_SERVICE = _table("paused_service", _text("service", primary_key=True), _time("paused_at"), _text("paused_by"))
 
+#: The stores of the destinations that state one: `peer_stores`.
+PEER_STORE = _table(
+    "peer_store",
+    #: Of the endpoint.
+    _text("digest", primary_key=True),
+    _text("endpoint"),
+    _text("store"),
+    _time("since"),
+    #: Another store that has answered.
+    _nullable_text("refused"),
+    Column("refused_at", Double),
+    _nullable_text("refused_address"),
+)
+
 #: What was done by hand.
 AUDIT = _table(
     "audit",

@@ -19,6 +19,7 @@ from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.dialect import Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
+from mercury.storage.sql.peer_stores import SqlPeerStores
 from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.releasing import release
 from mercury.storage.sql.replay import SqlReplay
@@ -67,6 +68,7 @@ class SqlTransaction(Statements):
         self.dead_letters = SqlDeadLetters(self)
         self.attachments = SqlAttachments(self)
         self.replay = SqlReplay(self)
+        self.peer_stores = SqlPeerStores(self)
 
     # --- the application's part ------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ TESTS = (
     "model",
     "priorities",
     "records",
+    "peer_stores",
     "replay",
     "rmd",
     "rms_responses",

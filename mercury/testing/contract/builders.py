@@ -211,6 +211,7 @@ def full_rms() -> RmsRecord:
         due=NOW + 5.5,
         planned_at=NOW + 4.5,
         rows_wait_until=NOW + 90.0,
+        store="5c0f2a9b71d4",
         window_full=True,
         holds_successor=True,
         ended_at=NOW + 6.5,

@@ -88,6 +88,8 @@ class Served:
     :param http: limits and times.
     """
 
+    store_id: str | None = None
+
     def __init__(self, node: Node, http: HttpSettings | None = None) -> None:
         self.node = node
         self._http = http or HttpSettings()

@@ -120,6 +120,8 @@ class HeldExchanges:
 class Engine:
     """In the place of the runtime: arrivals wait for `answer`."""
 
+    store_id: str | None = None
+
     def __init__(self) -> None:
         self.arrivals: list[tuple[Arrival, Callable[[Answer], None]]] = []
         self.held_exchanges = HeldExchanges()

@@ -23,6 +23,8 @@ FLOOD, OTHER = "192.0.2.1", "192.0.2.2"
 class Process:
     """A host and its runtime: decoding, or the signing of answers, takes until the gate is opened."""
 
+    store_id: str | None = None
+
     def __init__(self, *, decoding: bool) -> None:
         self.gate = Gate()
         self.bodies = Bodies(1_000_000, HttpSettings())

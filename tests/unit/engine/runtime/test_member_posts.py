@@ -15,6 +15,7 @@ from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.member_posts import EXCHANGE_TIMEOUT, MemberPosts, addressed
 from mercury.engine.runtime.sender_pool import WHOLE
 from mercury.engine.runtime.server_queues import Begun, Lane
+from mercury.engine.runtime.store_guard import OtherStore, StoreGuard
 from mercury.errors import TransportError
 from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.protocol import Protocol
@@ -26,9 +27,10 @@ A, B = "http://a.example/svc", "http://b.example/svc"
 LIST = f"failover:({A},{B})"
 ANSWER = HttpMessage(b"<a/>", "text/xml")
 BUSY = HttpMessage(b"", "", None, 503)
+PROBE = HttpMessage(b"?", "text/xml")
 
 
-def outgoing(number: int, to: str, url: str = LIST) -> Outgoing:
+def outgoing(number: int, to: str, url: str = LIST, store: str | None = None) -> Outgoing:
     versions = Protocol()
     envelope = Envelope(
         soap=versions.soap,
@@ -38,7 +40,7 @@ def outgoing(number: int, to: str, url: str = LIST) -> Outgoing:
         to=EndpointReference(to),
         body=EMPTY,
     )
-    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number)
+    return Outgoing(url=url, envelope=envelope, purpose=Purpose.MESSAGE, record_id=url, number=number, store=store)
 
 
 class World:
@@ -63,7 +65,22 @@ class World:
             lambda: self.clock.now,
             lambda: 0.5,
             HelperThreads("test"),
+            StoreGuard(self, lambda: self.clock.now, HelperThreads("test")),
         )
+        self.posts_to_other_stores: list[tuple[str, OtherStore]] = []
+
+    def probe(self, post: Outgoing) -> HttpMessage:
+        del post
+        return PROBE
+
+    def store_refused(self, endpoint: str, error: OtherStore, now: float) -> None:
+        del now
+        self.posts_to_other_stores.append((endpoint, error))
+
+    def store_answers(self, endpoint: str, address: str) -> None: ...
+
+    def refused_addresses(self) -> dict[str, str]:
+        return {}
 
     def _encode(self, post: Outgoing) -> HttpMessage:
         self.encoded.append(post)
@@ -74,8 +91,8 @@ class World:
     def _begin(self, posts: Sequence[Post], on_end: OnPosted) -> None:
         self.open += [(post, on_end) for post in posts]
 
-    def post(self, number: int) -> Begun:
-        begun = Begun(outgoing(number, LIST), WHOLE, Lane(ExchangeLimit(8, 0.0)), failing=False)
+    def post(self, number: int, store: str | None = None) -> Begun:
+        begun = Begun(outgoing(number, LIST, store=store), WHOLE, Lane(ExchangeLimit(8, 0.0)), failing=False)
         self.posts.post(begun)
         return begun
 
@@ -235,4 +252,54 @@ def test_destination_whose_addresses_all_fail_says_so_while_its_posts_wait() -> 
     reason = f"{LIST}: no address works, the last was {B}: refused"
     eventually(lambda: world.errors.get(LIST) == reason, "the error is shown")
     assert world.ended == []
+    world.posts.stop()
+
+
+def states(store: str) -> HttpMessage:
+    return HttpMessage(b"<a/>", "text/xml", None, 202, store=store)
+
+
+def test_no_message_goes_to_an_address_before_it_has_said_that_it_has_the_store(world: World) -> None:
+    world.post(1, store="s1")
+    assert world.posted_to(0) == A
+    assert world.open[0][0].message is PROBE
+    assert world.encoded == []
+    world.ends(0, states("s2"))
+    assert world.posted_to(1) == B, "the next address is asked, and this one counts as failed"
+    assert world.open[1][0].message is PROBE
+    world.ends(1, states("s1"))
+    assert world.posted_to(2) == B
+    assert [each.number for each in world.encoded] == [1]
+    world.ends(2, states("s1"))
+    assert world.results(1) == [states("s1")]
+    eventually(lambda: world.posts_to_other_stores, "the refusal is noted")
+    ((endpoint, error),) = world.posts_to_other_stores
+    assert (endpoint, error.address, error.expected, error.found) == (LIST, A, "s1", "s2")
+    world.post(2, store="s1")
+    assert world.posted_to(3) == B
+    assert world.open[3][0].message is not PROBE, "it is asked once"
+
+
+def test_answer_of_another_store_to_a_message_counts_as_none(world: World) -> None:
+    world.post(1, store="s1")
+    world.ends(0, states("s1"))
+    assert world.posted_to(1) == A
+    world.ends(1, states("s2"))  # the address leads elsewhere since
+    assert world.posted_to(2) == B
+    world.ends(2, states("s1"))
+    assert world.posted_to(3) == B
+    world.ends(3, states("s1"))
+    assert world.results(1) == [states("s1")]
+
+
+def test_addresses_that_all_have_other_stores_get_nothing() -> None:
+    world = World("randomize=false&startupMaxReconnectAttempts=0")
+    world.post(1, store="s1")
+    for index in range(2):
+        world.posted_to(index)
+        assert world.open[index][0].message is PROBE
+        world.ends(index, states("s2"))
+    (result,) = world.results(1)
+    assert "another store answers there (s2 instead of s1)" in str(result)
+    assert world.encoded == []
     world.posts.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from alembic.operations import Operations
 
-from mercury.storage.sql.migrations import compatibility, life, operations, traces
+from mercury.storage.sql.migrations import compatibility, life, operations, peer_stores, traces
 
 revision = "0002"
 down_revision = "0001"
@@ -20,9 +20,11 @@ def upgrade(op: Operations) -> None:
     operations.create(op)
     life.add(op)
     traces.add(op)
+    peer_stores.create(op)
 
 
 def downgrade(op: Operations) -> None:
+    peer_stores.drop(op)
     traces.remove(op)
     life.remove(op)
     operations.drop(op)
