@@ -285,6 +285,7 @@ def test_answer_of_another_store_to_a_message_counts_as_none(world: World) -> No
     world.ends(0, states("s1"))
     assert world.posted_to(1) == A
     world.ends(1, states("s2"))  # the address leads elsewhere since
+    assert world.ended == []
     assert world.posted_to(2) == B
     world.ends(2, states("s1"))
     assert world.posted_to(3) == B
