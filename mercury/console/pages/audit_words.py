@@ -18,6 +18,7 @@ ACTIONS: Mapping[str, str] = MappingProxyType(
         "close": "close",
         "terminate": "terminate",
         "restart": "restart in a successor",
+        "replace": "say that a destination is new",
         "pause": "pause",
         "retry": "try again",
         "park": "park",
@@ -42,6 +43,7 @@ NAMES: Mapping[str, str] = MappingProxyType(
         "message_id": "MessageID",
         "paused_at": "paused since",
         "force": "against the decision",
+        "store": "id of the destination's store",
         "finished": "branches finished",
         "refused": "stay dead letters",
         "to": "to the endpoint",
@@ -100,6 +102,8 @@ def target_page(entry: AuditEntry) -> str | None:
             return link("letter", id=target)
         case TargetKind.BULK:
             return link("bulk", id=target)
+        case TargetKind.DESTINATION:
+            return link("sequences", side="source", endpoint=target)
         case TargetKind.TRANSACTION:
             return link("doubt")
         case TargetKind.COMPARISON:
