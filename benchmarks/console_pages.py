@@ -80,6 +80,9 @@ def pages(shown: Shown) -> dict[str, str]:
         "messages, not answered": of("messages", direction="outbound", state="unanswered"),
         "messages, failing": of("messages", direction="inbound", state="failing"),
         "messages since a time": of("messages", direction="outbound", since=_minutes_ago(60)),
+        "messages that are done": of("messages", state="done"),
+        "messages of a key that are done": of("messages", state="done", endpoint=shown.endpoint, key=shown.key),
+        "message that is done": of("settled", message_id=shown.settled),
         "message to send": of("message", **outbound),
         "message received": of("message", **inbound),
         "park a message?": of("message-park", **inbound),
@@ -91,6 +94,8 @@ def pages(shown: Shown) -> dict[str, str]:
         "redirect all of an endpoint?": of("letters-redirect", endpoint=shown.endpoint),
         "discard all?": "letters-discard",
         "edit a dead letter?": of("letter-edit", id=shown.letter),
+        "bulk action": of("bulk", id=shown.bulk),
+        "cancel a bulk action?": of("bulk-cancel", id=shown.bulk),
         "services": "services",
         "service": of("service", name=shown.service),
         "in doubt": "doubt",
@@ -100,6 +105,7 @@ def pages(shown: Shown) -> dict[str, str]:
         "report": of("report", name=REPORT),
         "audit": "audit",
         "audit of a sequence": of("audit", target=shown.source),
+        "audit of a bulk action": of("audit", bulk=shown.bulk),
         "audit of an actor": of("audit", actor="nobody"),
     }
 

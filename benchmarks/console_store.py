@@ -29,6 +29,7 @@ from sqlalchemy import (
     update,
 )
 
+from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.events import FailureReason
 from mercury.statemachine.invoker import InvokerBuffer
@@ -39,9 +40,10 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
 from mercury.statemachine.tables import InvokerState, RmdState, RmsState
-from mercury.storage.audit import AuditEntry, TargetKind, Via
+from mercury.storage.audit import Actor, AuditEntry, TargetKind, Via
+from mercury.storage.bulk import BulkAction
 from mercury.storage.claims import SUSPENDED
-from mercury.storage.letters import DeadLetter, Direction
+from mercury.storage.letters import EVERY_LETTER, DeadLetter, Direction
 from mercury.storage.nodes import Node, Traffic
 from mercury.storage.records import (
     Channel,
@@ -117,6 +119,10 @@ class Shown:
     inbound: int
     letter: str
     gtrid: str
+    #: The number of an action on many dead letters.
+    bulk: int
+    #: The MessageID of a message that is done.
+    settled: str = "urn:uuid:settled-1"
     service: str = SERVICES[0]
 
 
@@ -143,6 +149,7 @@ def fill(store: SqlStore, messages: int, sequences: int, now: float) -> Shown:
     _store_settled(store, settled, now)
     destination = received_by[WITH_GAP[0]].identifier
     gtrid = _store_operations(store, (source.machine.identifier or "", destination), max(messages // 20, 200), now)
+    bulk = Operations(store, lambda: now).bulk_actions.begin(BulkAction.REDRIVE, EVERY_LETTER, Actor("Grace")).id
     if store.dialect.name == "postgresql":
         with store.reading() as connection:  # what autovacuum does by itself, at a time of its own
             connection.exec_driver_sql("vacuum analyze")
@@ -156,6 +163,7 @@ def fill(store: SqlStore, messages: int, sequences: int, now: float) -> Shown:
         inbound=inbound,
         letter=letter,
         gtrid=gtrid,
+        bulk=bulk,
     )
 
 

@@ -74,6 +74,7 @@ def calling(target: Target) -> Iterator[Call]:
     """The calls on the store that the options name, until the end of the block. What is not possible, and an argument
     that is not valid, ends the command."""
     from mercury.operations.acting import NotPossible
+    from mercury.storage.searching import UnknownPlace
 
     try:
         if target.at is None:
@@ -85,8 +86,10 @@ def calling(target: Target) -> Iterator[Call]:
         fail(FAILED, str(error))
     except MercuryError:
         raise
+    except UnknownPlace as error:
+        fail(UNUSABLE, f"--after: {error}")
     except ValueError as error:
-        fail(UNUSABLE, _with_option(str(error)))
+        fail(UNUSABLE, str(error))
 
 
 @contextlib.contextmanager
@@ -121,10 +124,6 @@ def _given(target: Target, given: dict[str, Any]) -> dict[str, Any]:
     """The arguments that were given, with the reason of an action."""
     note = given.pop("acts", False) and isinstance(target, Acting) and target.note
     return {name: value for name, value in given.items() if value is not None} | ({"note": note} if note else {})
-
-
-def _with_option(text: str) -> str:
-    return text if "is not from a page" not in text else f"--after: {text}"
 
 
 def all_of_page(call: Call, name: str, after: str | None, **given: Any) -> tuple[list[dict[str, Any]], str | None]:

@@ -22,12 +22,14 @@ def call(at: str, token: str, by: str, name: str, given: Mapping[str, object]) -
     :param at: the process, as ``http://host:port``, with its prefix if it has one.
     :param by: who acts, for the audit; empty = the role of the token.
     :raises NotPossible: the action cannot be done.
-    :raises ValueError: an argument is not valid.
+    :raises UnknownPlace: the place after which a page should begin is none.
+    :raises ValueError: another argument is not valid.
     :raises StorageError: nothing answers, or the process cannot read its store now.
     :raises NoOperatorApi: the process does not answer calls.
     :raises ConfigurationError: the process refuses the token.
     """
     from mercury.operations.acting import NotPossible
+    from mercury.storage.searching import UnknownPlace
 
     status, body = _post(at, token, json.dumps({"by": by, "arguments": given}).encode(), name)
     value, why = _read(body)
@@ -35,6 +37,8 @@ def call(at: str, token: str, by: str, name: str, given: Mapping[str, object]) -
         return value
     if status == 409:
         raise NotPossible(why)
+    if status == 400 and isinstance(value, dict) and value.get("argument") == "after":
+        raise UnknownPlace(str(given.get("after", "")))
     if status == 400:
         raise ValueError(why)
     if status == 503:

@@ -31,6 +31,7 @@ from mercury.service import paths
 from mercury.storage.api import StorageManager
 from mercury.storage.audit import Actor, Via
 from mercury.storage.callers import network_of
+from mercury.storage.searching import UnknownPlace
 from mercury.storage.sql.store import SqlStore
 
 #: Bytes of a request: it may hold the edited copy of a message.
@@ -87,6 +88,8 @@ class OperatorApi:
             return JSONResponse({"error": str(error)}, 503)
         except NotPossible as error:
             return JSONResponse({"error": str(error)}, 409)
+        except UnknownPlace as error:
+            return JSONResponse({"error": str(error), "argument": "after"}, 400)
         except (ValueError, MercuryError) as error:
             return JSONResponse({"error": str(error)}, 400)
 

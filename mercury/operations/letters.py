@@ -34,7 +34,7 @@ class Letters:
         """Dead letters that match a filter, the oldest first.
 
         :param after: `Page.after` of the page before.
-        :raises ValueError: ``after`` is not from a page.
+        :raises UnknownPlace: ``after`` is not from a page.
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:

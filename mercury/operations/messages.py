@@ -55,7 +55,7 @@ class Messages:
         key by number.
 
         :param after: `Page.after` of the page before.
-        :raises ValueError: ``after`` is not from a page.
+        :raises UnknownPlace: ``after`` is not from a page.
         :raises StorageError: the store failed.
         """
         read = messages.outbound_page if direction is Direction.OUTBOUND else messages.inbound_page
@@ -84,7 +84,7 @@ class Messages:
 
         :param which: its endpoint, key, sequence and times count; the times are those at which a message was done.
         :param after: `Page.after` of the page before.
-        :raises ValueError: ``after`` is not from a page.
+        :raises UnknownPlace: ``after`` is not from a page.
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:

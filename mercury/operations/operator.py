@@ -103,7 +103,7 @@ class Operations:
         """What was done by hand, the newest first.
 
         :param after: `Page.after` of the page before.
-        :raises ValueError: ``after`` is not from a page.
+        :raises UnknownPlace: ``after`` is not from a page.
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:

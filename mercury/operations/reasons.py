@@ -1,9 +1,11 @@
-"""What a sequence waits for, in words. Pure."""
+"""What a sequence waits for: the kind of reason, and words. Pure."""
 
 from __future__ import annotations
 
 import datetime
+import enum
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import RmdState, RmsState
@@ -11,12 +13,48 @@ from mercury.storage.searching import DestinationSeen, SourceSeen
 from mercury.texts import counted, times
 
 
+class WaitKind(enum.Enum):
+    """Why a sequence waits."""
+
+    #: An operator has suspended it, or has paused its service.
+    SUSPENDED = "suspended"
+    PAUSED = "paused"
+    #: Messages before those that wait have not arrived.
+    GAP = "gap"
+    #: Its handler refuses the next message.
+    HANDLER = "handler"
+    #: Its last attempt to send has failed.
+    ERROR = "error"
+    #: It has failed, and sends nothing any more.
+    FAILED = "failed"
+    #: It goes on by itself.
+    PROGRESS = "progress"
+
+
+#: The kinds for which an operator has to look at a sequence.
+STUCK = frozenset({WaitKind.SUSPENDED, WaitKind.PAUSED, WaitKind.GAP, WaitKind.HANDLER, WaitKind.ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a sequence waits for."""
+
+    kind: WaitKind
+    #: In words.
+    text: str
+
+    @property
+    def stuck(self) -> bool:
+        """Whether an operator has to look at it."""
+        return self.kind in STUCK
+
+
 def moment(at: float) -> str:
     """A time in UTC, to the second, for example ``2026-11-24 03:14:15 UTC``."""
     return datetime.datetime.fromtimestamp(at, datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def why_source_waits(seen: SourceSeen, now: float) -> str | None:
+def why_source_waits(seen: SourceSeen, now: float) -> Wait | None:
     """What a source sequence waits for; ``None`` = nothing is left to do.
 
     :param now: seconds since the epoch.
@@ -24,41 +62,40 @@ def why_source_waits(seen: SourceSeen, now: float) -> str | None:
     record, machine = seen.record, seen.record.machine
     error = f": {record.last_error}" if record.last_error else ""
     if machine.failure is not None:
-        return f"failed: {machine.failure.value}{error}"
+        return Wait(WaitKind.FAILED, f"failed: {machine.failure.value}{error}")
     if machine.state is RmsState.ENDED:
         return None
     by = seen.holder.suspended_by if seen.holder is not None else None
     if by is not None:
-        return f"suspended by {by}"
+        return Wait(WaitKind.SUSPENDED, f"suspended by {by}")
     waits = bool(seen.waiting.value or seen.waiting.more)
     if not waits and machine.state in (RmsState.NEW, RmsState.IDLE):
         return None
     again = f"; the next attempt is at {moment(record.due)}" if record.due is not None and record.due > now else ""
     if record.last_error:
-        return f"the last attempt has failed{error}{again}"
+        return Wait(WaitKind.ERROR, f"the last attempt has failed{error}{again}")
     if record.holds_successor:
-        return "its successor starts when no message of this sequence can arrive late"
+        return Wait(WaitKind.PROGRESS, "its successor starts when no message of this sequence can arrive late")
     if machine.state in (RmsState.CREATING, RmsState.CREATING_LAST):
-        return f"waits for the other side to create the sequence{again}"
+        return Wait(WaitKind.PROGRESS, f"waits for the other side to create the sequence{again}")
     if machine.starved:
-        return f"the destination has no room for more messages{again}"
+        return Wait(WaitKind.PROGRESS, f"the destination has no room for more messages{again}")
     if record.window_full:
         sent = counted(machine.in_flight, "message is", "messages are")
-        return f"the window is full: {sent} sent and not acknowledged"
+        return Wait(WaitKind.PROGRESS, f"the window is full: {sent} sent and not acknowledged")
     if machine.in_flight:
-        return (
-            f"waits for the acknowledgement of {_messages(machine.acknowledged.gaps(1, machine.highest_sent))}{again}"
-        )
+        numbers = _messages(machine.acknowledged.gaps(1, machine.highest_sent))
+        return Wait(WaitKind.PROGRESS, f"waits for the acknowledgement of {numbers}{again}")
     if machine.unanswered:
-        return f"waits for responses to {counted(machine.unanswered, 'request', 'requests')}"
+        return Wait(WaitKind.PROGRESS, f"waits for responses to {counted(machine.unanswered, 'request', 'requests')}")
     if machine.state is RmsState.ENDING:
-        return f"waits for the other side to confirm its end{again}"
+        return Wait(WaitKind.PROGRESS, f"waits for the other side to confirm its end{again}")
     if waits:
-        return "its messages are sent as soon as a process works on it"
+        return Wait(WaitKind.PROGRESS, "its messages are sent as soon as a process works on it")
     return None
 
 
-def why_destination_waits(seen: DestinationSeen, now: float) -> str | None:
+def why_destination_waits(seen: DestinationSeen, now: float) -> Wait | None:
     """What a destination sequence waits for; ``None`` = nothing is left to do.
 
     :param now: seconds since the epoch.
@@ -68,34 +105,31 @@ def why_destination_waits(seen: DestinationSeen, now: float) -> str | None:
     if seen.waiting and buffer is not None:
         by = seen.holder.suspended_by if seen.holder is not None else None
         if by is not None:
-            return f"suspended by {by}"
+            return Wait(WaitKind.SUSPENDED, f"suspended by {by}")
         if seen.paused_by is not None:
-            return f"its service is paused by {seen.paused_by}"
+            return Wait(WaitKind.PAUSED, f"its service is paused by {seen.paused_by}")
         if seen.predecessor_waits:
-            return f"its predecessor {buffer.follows} is not delivered completely"
+            return Wait(WaitKind.PROGRESS, f"its predecessor {buffer.follows} is not delivered completely")
         if buffer.attempts:
-            return _failing(buffer.attempts, buffer.last_error, buffer.retry_at, now)
+            return Wait(WaitKind.HANDLER, _failing(buffer.attempts, buffer.last_error, buffer.retry_at, now))
         if buffer.machine.work is Release.NEXT and buffer.machine.next not in machine.received:
             received = machine.received
             gap = next(received.gaps(buffer.machine.next, received.highest), (buffer.machine.next,) * 2)
-            return f"waits for {_messages([gap])}, which {'has' if gap[0] == gap[1] else 'have'} not arrived"
+            return Wait(
+                WaitKind.GAP, f"waits for {_messages([gap])}, which {'has' if gap[0] == gap[1] else 'have'} not arrived"
+            )
         if buffer.machine.work is Release.ALL:
-            return "its messages are delivered when all of them have arrived"
-        return "its messages are delivered as soon as a process works on it"
+            return Wait(WaitKind.PROGRESS, "its messages are delivered when all of them have arrived")
+        return Wait(WaitKind.PROGRESS, "its messages are delivered as soon as a process works on it")
     suspended = seen.holder is not None and seen.holder.suspended_by is not None
     if suspended and seen.holder is not None:
-        return f"suspended by {seen.holder.suspended_by}"
+        return Wait(WaitKind.SUSPENDED, f"suspended by {seen.holder.suspended_by}")
     if machine.state is RmdState.LAST_KNOWN:
-        return f"waits for {_messages(machine.received.gaps(1, machine.last_number or 0))}, which have not arrived"
+        return Wait(
+            WaitKind.GAP,
+            f"waits for {_messages(machine.received.gaps(1, machine.last_number or 0))}, which have not arrived",
+        )
     return None
-
-
-def is_stuck(why: str | None, *, error: bool) -> bool:
-    """Whether an operator has to look at a sequence.
-
-    :param error: its last attempt has failed, or its handler fails.
-    """
-    return why is not None and (error or why.startswith(("suspended", "its service is paused", "waits for message")))
 
 
 def _failing(attempts: int, error: str | None, retry_at: float | None, now: float) -> str:

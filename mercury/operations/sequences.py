@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mercury.engine.status import SequenceStatus, destination_status, status_of
-from mercury.operations.reasons import is_stuck, why_destination_waits, why_source_waits
+from mercury.operations.reasons import Wait, why_destination_waits, why_source_waits
 from mercury.operations.timelines import Happening, of_destination, of_source
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.messages import IncompleteSequenceBehavior
@@ -14,7 +14,7 @@ from mercury.storage.audit import AuditEntry, AuditFilter
 from mercury.storage.nodes import Node
 from mercury.storage.peer_stores import PeerStore
 from mercury.storage.records import RmdRecord, RmsRecord, Role
-from mercury.storage.searching import Count, DestinationSeen, Holder, Page, SequenceFilter, SourceSeen
+from mercury.storage.searching import Count, DestinationSeen, Holder, Page, SequenceFilter, SourceSeen, UnknownPlace
 from mercury.storage.sql.reads import letters, operators, sequences
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
@@ -33,14 +33,22 @@ class SequenceLine:
     id: str
     status: SequenceStatus
     waiting: Count
-    #: What it waits for, in words; ``None`` = nothing is left to do.
-    why: str | None
-    #: An operator has to look at it.
-    stuck: bool
+    #: What it waits for; ``None`` = nothing is left to do.
+    wait: Wait | None
     #: The operator who has suspended it.
     suspended_by: str | None = None
     #: It waits because its service is paused.
     paused: bool = False
+
+    @property
+    def why(self) -> str | None:
+        """What it waits for, in words; ``None`` = nothing is left to do."""
+        return None if self.wait is None else self.wait.text
+
+    @property
+    def stuck(self) -> bool:
+        """Whether an operator has to look at it."""
+        return self.wait is not None and self.wait.stuck
 
     @property
     def seen(self) -> str:
@@ -92,12 +100,12 @@ class Sequences:
         """Sequences that match a filter: the sources in the order in which they were made, then the destinations.
 
         :param after: `Page.after` of the page before.
-        :raises ValueError: ``after`` is not from a page.
+        :raises UnknownPlace: ``after`` is not from a page.
         :raises StorageError: the store failed.
         """
         side, place = (after[:1], after[1:]) if after else ("", None)
         if side not in ("", SOURCES, DESTINATIONS):
-            raise ValueError(f"{after!r} is not from a page of sequences")
+            raise UnknownPlace(after or "")
         now, found = self._clock(), []
         with self._store.transaction() as tx:
             if which.source is not False and side != DESTINATIONS:
@@ -153,26 +161,22 @@ class Sequences:
 def source_line(seen: SourceSeen, now: float) -> SequenceLine:
     """The line of a source sequence."""
     record = seen.record
-    why = why_source_waits(seen, now)
     return SequenceLine(
         id=record.machine.identifier or record.id,
         status=status_of(record, seen.waiting.value),
         waiting=seen.waiting if record.machine.alive else Count(0),
-        why=why,
-        stuck=is_stuck(why, error=record.last_error is not None and record.machine.alive),
+        wait=why_source_waits(seen, now),
         suspended_by=seen.holder.suspended_by if seen.holder is not None else None,
     )
 
 
 def destination_line(seen: DestinationSeen, now: float) -> SequenceLine:
     """The line of a destination sequence."""
-    why = why_destination_waits(seen, now)
     return SequenceLine(
         id=seen.record.identifier,
         status=destination_status(seen.record, seen.buffer),
         waiting=Count(seen.waiting),
-        why=why,
-        stuck=is_stuck(why, error=seen.buffer is not None and seen.buffer.attempts > 0),
+        wait=why_destination_waits(seen, now),
         suspended_by=seen.holder.suspended_by if seen.holder is not None else None,
         paused=seen.waiting > 0 and seen.buffer is not None and seen.paused_by is not None,
     )

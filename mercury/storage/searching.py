@@ -16,6 +16,23 @@ T = TypeVar("T")
 MOST_ROWS = 10_000
 
 
+class UnknownPlace(ValueError):
+    """The argument for a following page is not one that a page has named."""
+
+    def __init__(self, after: str) -> None:
+        super().__init__(f"{after[:60]!r} is not from a page")
+
+
+def position_of(after: str) -> int:
+    """The position after which a page begins.
+
+    :raises UnknownPlace: the text is not from a page.
+    """
+    if not after.isascii() or not after.isdigit() or len(after) > 18:
+        raise UnknownPlace(after)
+    return int(after)
+
+
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """A part of a list. It may have fewer items than were asked for although more follow: a page reads at most

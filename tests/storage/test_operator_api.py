@@ -127,8 +127,8 @@ def test_a_request_that_is_not_as_it_should_be_is_refused_with_the_reason(tmp_pa
         for call, given, status, why in (
             ("audit.list", {"limit": 1001}, 400, "limit is not a number between 1 and 1000"),
             ("audit.list", {"limit": True}, 400, "limit is not a number"),
-            ("audit.list", {"after": "x"}, 400, "invalid literal"),
-            ("audit.list", {"after": "9" * 40}, 503, "too large"),
+            ("audit.list", {"after": "x"}, 400, "'x' is not from a page"),
+            ("audit.list", {"after": "9" * 40}, 400, "is not from a page"),
             ("audit.list", {"by": 7}, 400, "by is not a text"),
             ("audit.list", {"bye": "x"}, 400, "there is no argument 'bye'"),
             ("dlq.list", {"direction": "up"}, 400, "direction is not one of"),

@@ -17,7 +17,7 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.audit import Actor
 from mercury.storage.letters import Direction
 from mercury.storage.opening import open_sql_store
-from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter
+from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter, UnknownPlace
 from mercury.storage.sql.reads import walking
 from mercury.storage.sql.store import SqlStore
 from tests.stores import NewUrl, urls_of
@@ -368,5 +368,21 @@ def test_messages_that_are_done_are_paged_by_key_and_time_the_newest_first(
     assert sorted(later + found(until=times[0])) == sorted(found())
     monkeypatch.setattr("mercury.storage.sql.reads.settled.MOST_ROWS", 2)
     assert sorted(found(key="till")) == ["order:0", "order:1", "order:2"], "also when a page reads other rows only"
-    with pytest.raises(ValueError, match="is not from a page of settled messages"):
+    with pytest.raises(ValueError, match="is not from a page"):
         operations.messages.settled(MessageFilter(), "nowhere")
+
+
+@pytest.mark.parametrize("after", ["x", "-1", "9" * 40, "1.x", "²", '["a", "b"]'])
+def test_a_place_that_no_page_has_named_is_an_error_of_its_own(pair: Pair, after: str) -> None:
+    operations = seen_by(pair.client.store)
+    for read in (
+        lambda: operations.audit(after=after),
+        lambda: operations.letters.page(after=after),
+        lambda: operations.messages.settled(MessageFilter(), after),
+        lambda: operations.messages.page(Direction.OUTBOUND, MessageFilter(), after),
+        lambda: operations.messages.page(Direction.INBOUND, MessageFilter(), after),
+        lambda: operations.sequences.page(SequenceFilter(), after),
+        lambda: operations.sequences.page(SequenceFilter(), f"s{after}"),
+    ):
+        with pytest.raises(UnknownPlace):
+            read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mercury.console.drawing import listed
+from mercury.operations.reasons import WaitKind
 from mercury.operations.sequences import WholeSequence
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.records import RmdRecord, RmsRecord
@@ -31,14 +32,14 @@ def _for_source(record: RmsRecord) -> list[str]:
 
 
 def _for_destination(whole: WholeSequence, record: RmdRecord) -> list[str]:
-    why = whole.line.why or ""
-    if why.startswith("its handler"):
+    kind = whole.line.wait.kind if whole.line.wait is not None else None
+    if kind is WaitKind.HANDLER:
         return [
             "Open its first waiting message to see the payload that the handler refuses.",
             "Correct the handler, or what it needs, and try the message again. Or park it: it becomes a dead letter, "
             "and the messages behind it are delivered.",
         ]
-    if "not arrived" in why:
+    if kind is WaitKind.GAP:
         sender = record.identity or record.peer
         return [
             f"The other side{f' ({sender})' if sender else ''} has to send {listed(whole.gaps)}: look at its sequence "

@@ -10,6 +10,7 @@ from mercury.console.site import Site
 from mercury.console.visits import BadRequest, View, Visit
 from mercury.operations.operator import Operations
 from mercury.storage.audit import AuditFilter, TargetKind
+from mercury.storage.searching import UnknownPlace
 
 #: The actions of one page.
 PAGE = 50
@@ -32,7 +33,7 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
         )
         try:
             page = operations.audit(which, visit.given("after"), PAGE)
-        except ValueError as error:
+        except UnknownPlace as error:
             raise BadRequest(f"There is no such page: {error}") from error
         kinds = [each.value for each in TargetKind]
         return View(

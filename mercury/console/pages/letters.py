@@ -11,6 +11,7 @@ from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
 from mercury.storage.bulk import BulkState
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
+from mercury.storage.searching import UnknownPlace
 
 #: The dead letters of one page, and the groups of one page.
 PAGE, GROUPS = 50, 100
@@ -27,7 +28,7 @@ def add_pages(site: Site, operations: Operations) -> None:
         which = chosen(visit)
         try:
             page = operations.letters.page(which, visit.given("after"), PAGE)
-        except ValueError as error:
+        except UnknownPlace as error:
             raise BadRequest(f"There is no such page: {error}") from error
         groups = operations.letters.groups(which, GROUPS)
         return View(

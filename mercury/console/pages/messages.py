@@ -15,7 +15,7 @@ from mercury.operations.operator import Operations
 from mercury.operations.timelines import of_settled
 from mercury.storage.letters import Direction
 from mercury.storage.records import OutboundMessage
-from mercury.storage.searching import MessageFilter, MessageState
+from mercury.storage.searching import MessageFilter, MessageState, UnknownPlace
 
 #: The messages of one page of the list.
 PAGE = 50
@@ -78,7 +78,7 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
                 found = {"settled": settled.items, "after": settled.after}
                 return View(template="messages.html", values=values | found)
             page = operations.messages.page(direction, which, visit.given("after"), PAGE)
-        except ValueError as error:
+        except UnknownPlace as error:
             raise BadRequest(f"There is no such page: {error}") from error
         return View(template="messages.html", values=values | {"lines": page.items, "after": page.after})
 

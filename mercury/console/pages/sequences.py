@@ -16,7 +16,7 @@ from mercury.operations.sequences import SequenceLine, WholeSequence
 from mercury.statemachine.tables import RmdState, RmsState
 from mercury.statemachine.words import BY_NAME, STATES
 from mercury.storage.records import RmdRecord, RmsRecord, Role
-from mercury.storage.searching import SequenceFilter
+from mercury.storage.searching import SequenceFilter, UnknownPlace
 
 #: The sequences of one page of the list.
 PAGE = 50
@@ -90,7 +90,7 @@ def page_of(operations: Operations, which: SequenceFilter, visit: Visit) -> tupl
     """A page of the list."""
     try:
         page = operations.sequences.page(which, visit.given("after"), PAGE)
-    except ValueError as error:
+    except UnknownPlace as error:
         raise BadRequest(f"There is no such page: {error}") from error
     return page.items, page.after
 

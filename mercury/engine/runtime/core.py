@@ -21,6 +21,7 @@ from mercury.engine.message_security import SecurityParties
 from mercury.engine.observers import Observers
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.runtime.clock import ClockWorker
+from mercury.engine.runtime.node import write_traffic
 from mercury.engine.runtime.store_guard import OtherStore
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.back_channel import in_reply
@@ -270,8 +271,7 @@ class Engine:
         try:
             self._context.claims.release_all()
             if self._context.store.capabilities.shared:
-                if traffic := self.traffic.take():
-                    self._context.store.add_traffic(self.owner, now, traffic)
+                write_traffic(self._context.store, self.owner, self.traffic, now)
                 self._context.store.forget_node(self.owner)
         except StorageError as error:
             self.outages.failed(error, "the end of this process")  # its claims expire

@@ -68,24 +68,26 @@ class NodeWorker:
             queue=self._queue(),
         )
         self._store.note_node(node)
-        self.write_traffic(now)
+        write_traffic(self._store, self._identifier, self._traffic, now)
         self._due = now + INTERVAL
         return Step()
-
-    def write_traffic(self, now: float) -> None:
-        """Write what this process has done since it was last written.
-
-        :raises StorageError: the store failed; it is written the next time.
-        """
-        taken = self._traffic.take()
-        if not taken:
-            return
-        try:
-            self._store.add_traffic(self._identifier, now, taken)
-        except StorageError:
-            self._traffic.put_back(taken)
-            raise
 
     def next_due(self) -> float | None:
         """When the next statement is due, in seconds since the epoch."""
         return self._due
+
+
+def write_traffic(store: NodeRegistry, identifier: str, traffic: TrafficCounter, now: float) -> None:
+    """Write what a process has done since it was last written.
+
+    :param identifier: the owner of its claims.
+    :raises StorageError: the store failed; it is written the next time.
+    """
+    taken = traffic.take()
+    if not taken:
+        return
+    try:
+        store.add_traffic(identifier, now, taken)
+    except StorageError:
+        traffic.put_back(taken)
+        raise

@@ -10,7 +10,7 @@ from sqlalchemy import case, func, or_, select
 from mercury.statemachine.effects import Certainty
 from mercury.storage.bulk import LetterKey
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
-from mercury.storage.searching import MOST_ROWS, LetterGroup, Page
+from mercury.storage.searching import MOST_ROWS, LetterGroup, Page, position_of
 from mercury.storage.sql.codec import dead_letter
 from mercury.storage.sql.dead_letters import conditions
 from mercury.storage.sql.overview import select_any
@@ -44,10 +44,10 @@ class LetterMark:
 def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int) -> Page[DeadLetter]:
     """Dead letters with their bodies, the oldest first.
 
-    :raises ValueError: ``after`` is not from a page.
+    :raises UnknownPlace: ``after`` is not from a page.
     """
     by = TABLE.c.position
-    window = select(TABLE).where(by > int(after or 0)).order_by(by).limit(MOST_ROWS).subquery("read_rows")
+    window = select(TABLE).where(by > position_of(after or "0")).order_by(by).limit(MOST_ROWS).subquery("read_rows")
     query = select(window).where(*conditions(which, window)).order_by(window.c.position).limit(limit + 1)
     rows = tx.read(query)
     found = tuple(dead_letter(row) for row in rows[:limit])

@@ -27,7 +27,7 @@ LONGEST_TRANSACTION, SKEW = 600.0, 60.0
 def outbound_page(tx: SqlTransaction, which: MessageFilter, after: str | None, limit: int) -> Page[WaitingMessage]:
     """Messages that were handed over and are not done: of one sequence by number, else in order of insertion.
 
-    :raises ValueError: ``after`` is not from a page.
+    :raises UnknownPlace: ``after`` is not from a page.
     """
     if which.service is not None or which.state is MessageState.FAILING:
         return Page(())
@@ -39,7 +39,7 @@ def outbound_page(tx: SqlTransaction, which: MessageFilter, after: str | None, l
 def inbound_page(tx: SqlTransaction, which: MessageFilter, after: str | None, limit: int) -> Page[WaitingMessage]:
     """Messages that were received and are not consumed: of one sequence by number, else in order of insertion.
 
-    :raises ValueError: ``after`` is not from a page.
+    :raises UnknownPlace: ``after`` is not from a page.
     """
     if which.endpoint is not None or which.key is not None or which.state not in (None, MessageState.FAILING):
         return Page(())

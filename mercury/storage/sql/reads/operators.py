@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 
 from mercury.storage.audit import AuditEntry, AuditFilter, TargetKind, Via
 from mercury.storage.nodes import Node
-from mercury.storage.searching import MOST_ROWS, Page
+from mercury.storage.searching import MOST_ROWS, Page, position_of
 from mercury.storage.sql.overview import select_any
 from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.schema import AUDIT, CLAIM, NODE, PAUSED_SERVICE
@@ -67,11 +67,11 @@ def paused_services(tx: SqlTransaction) -> dict[str, tuple[float, str]]:
 def audit(tx: SqlTransaction, which: AuditFilter, after: str | None, limit: int) -> Page[AuditEntry]:
     """The actions, the newest first.
 
-    :raises ValueError: ``after`` is not from a page.
+    :raises UnknownPlace: ``after`` is not from a page.
     """
     by = AUDIT.c.position
     read = select(AUDIT).order_by(by.desc()).limit(MOST_ROWS)
-    read = read.where(by < int(after)) if after is not None else read
+    read = read.where(by < position_of(after)) if after is not None else read
     if which.target is not None:
         read = read.where(AUDIT.c.target == which.target)
     else:

@@ -11,7 +11,16 @@ from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import RmdState, RmsState
 from mercury.storage.claims import SUSPENDED
 from mercury.storage.records import InboundKind, RmdRecord
-from mercury.storage.searching import MOST_ROWS, Count, DestinationSeen, Holder, Page, SequenceFilter, SourceSeen
+from mercury.storage.searching import (
+    MOST_ROWS,
+    Count,
+    DestinationSeen,
+    Holder,
+    Page,
+    SequenceFilter,
+    SourceSeen,
+    position_of,
+)
 from mercury.storage.sql.codec import rmd_record, rms_record
 from mercury.storage.sql.overview import NUMBERED, WAITING, select_any
 from mercury.storage.sql.prepared import Row
@@ -41,9 +50,11 @@ def source_page(
     """Source sequences, in the order in which they were made.
 
     :param most: the most messages of one sequence that are counted.
-    :raises ValueError: ``after`` is not from a page.
+    :raises UnknownPlace: ``after`` is not from a page.
     """
-    read = select(SOURCE).where(SOURCE.c.position > int(after or 0)).order_by(SOURCE.c.position).limit(MOST_ROWS)
+    read = (
+        select(SOURCE).where(SOURCE.c.position > position_of(after or "0")).order_by(SOURCE.c.position).limit(MOST_ROWS)
+    )
     window = read.subquery("read_rows")
     query = select(window).where(*_source_conditions(which, window)).order_by(window.c.position).limit(limit + 1)
     rows = tx.read(query)

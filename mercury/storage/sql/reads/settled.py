@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
 from mercury.storage.names import key_digest
-from mercury.storage.searching import MOST_ROWS, MessageFilter, Page, Settled
+from mercury.storage.searching import MOST_ROWS, MessageFilter, Page, Settled, UnknownPlace
 from mercury.storage.sql.overview import select_any
 from mercury.storage.sql.schema import RMS_KEPT, RMS_KEY, RMS_SEQUENCE
 
@@ -28,7 +28,7 @@ def settled(tx: SqlTransaction, message_id: str | None, correlation: str | None,
 def settled_page(tx: SqlTransaction, which: MessageFilter, after: str | None, limit: int) -> Page[Settled]:
     """Settled messages that match a filter, of which endpoint, key, sequence and times count: the newest first.
 
-    :raises ValueError: ``after`` is not from a page.
+    :raises UnknownPlace: ``after`` is not from a page.
     """
     window = select(KEPT).where(*_before(after), *_times(which))
     window = window.order_by(KEPT.c.settled_at.desc(), KEPT.c.message_id.desc()).limit(MOST_ROWS)
@@ -74,7 +74,7 @@ def _before(after: str | None) -> list[ColumnElement[bool]]:
         at, message_id = json.loads(after)
         at, message_id = float(at), str(message_id)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{after!r} is not from a page of settled messages") from error
+        raise UnknownPlace(after) from error
     same = and_(KEPT.c.settled_at == at, KEPT.c.message_id < message_id)
     return [KEPT.c.settled_at <= at, or_(KEPT.c.settled_at < at, same)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Column, ColumnElement, Select, Subquery, func, select
 
-from mercury.storage.searching import MOST_ROWS
+from mercury.storage.searching import MOST_ROWS, UnknownPlace
 from mercury.storage.sql.overview import select_any
 from mercury.storage.sql.prepared import Row
 
@@ -77,11 +77,13 @@ class Walk:
 def _cursor(after: str | None) -> tuple[int, int]:
     """The part and the value after which a page begins.
 
-    :raises ValueError: the text is not from a page.
+    :raises UnknownPlace: the text is not from a page.
     """
     if after is None:
         return -1, 0
     place, _, value = after.partition(".")
+    if not place.isdigit() or not value.isdigit() or not after.isascii() or len(after) > 40:
+        raise UnknownPlace(after)
     return int(place), int(value)
 
 
