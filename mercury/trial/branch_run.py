@@ -6,7 +6,8 @@ import asyncio
 import time
 
 from mercury.errors import MercuryError, TransientStorageError
-from mercury.trial.deployment import START_TIMEOUT, Deployment, Undo
+from mercury.trial.databases import Undo
+from mercury.trial.deployment import START_TIMEOUT, Deployment
 from mercury.trial.faults import RULES, Action, Release, Subject
 from mercury.trial.judging import ArrivedRow, Finding, Gaps, Sent, Verdict, gaps, judge
 from mercury.trial.link import Connection, Trigger
@@ -29,12 +30,13 @@ class BranchRun:
         self._scenario = deployment.scenario
         self._reached = asyncio.Event()
         self._undoing: list[asyncio.Task[None]] = []
+        self._returning: list[asyncio.Task[None]] = []
         self._events: list[tuple[float, str]] = []
         self._sent: list[Sent] = []
         self._began = time.time()
         self._fault_at: float | None = None
         self._failed: BaseException | None = None
-        #: How long things were away that have no replacement: a link or the database.
+        #: How long things were away that have no replacement: a link, the database, or the only program of a side.
         self._away = 0.0
 
     async def run(self) -> BranchResult:
@@ -56,6 +58,8 @@ class BranchRun:
             self._deployment.links[self._branch.step.link].disarm()
         if verdict is Verdict.RIGHT and self._scenario.single and self._deployment.split > self._scenario.lease:
             verdict, detail = Verdict.SPLIT, f"two members served at the same time for {self._deployment.split:.1f} s"
+        if verdict is Verdict.RIGHT and (replaced := await self._by_replaced()):
+            verdict, detail = Verdict.SPLIT, f"a member that was replaced has written: {', '.join(map(str, replaced))}"
         between, stream, arrivals = await self._times(first)
         if verdict is Verdict.RIGHT and self._scenario.limit is not None:
             limit = self._scenario.limit + self._away
@@ -125,19 +129,31 @@ class BranchRun:
         self._undo(action, await self._deployment.set(action, None, self._note))
 
     def _undo(self, action: Action, undo: Undo) -> asyncio.Task[None]:
+        began = time.time() if self._undoing else self._fault_at or time.time()
+        is_program = RULES[action.fault].subject is Subject.PROGRAM
+
         async def undoing() -> None:
-            began = time.time() if len(self._undoing) else self._fault_at or time.time()
-            await undo()
-            if RULES[action.fault].subject is not Subject.PROGRAM:
-                self._away += time.time() - began
+            back = await undo()
+            if not is_program:
+                self._away += back - began
+            elif self._scenario.members(action.target) == 1:
+                self._returning.append(asyncio.create_task(self._returned(action.target, began)))
 
         task = asyncio.create_task(undoing())
         self._undoing.append(task)
         return task
 
+    async def _returned(self, side: str, began: float) -> None:
+        """Count the time until the only program of a side serves again."""
+        until = time.monotonic() + START_TIMEOUT
+        while not self._deployment.serves(side) and time.monotonic() < until:
+            await asyncio.sleep(LOOK)
+        self._away += time.time() - began
+
     async def _undone(self) -> None:
-        await asyncio.gather(*self._undoing)
-        self._undoing.clear()
+        for tasks in (self._undoing, self._returning):
+            await asyncio.gather(*tasks)
+            tasks.clear()
 
     # --- the messages ----------------------------------------------------------------------------------------------
 
@@ -180,6 +196,13 @@ class BranchRun:
         of = self._scenario.answers if answers and self._scenario.answers is not None else self._scenario.arrived
         try:
             return await asyncio.to_thread(self._deployment.tables.arrived, of, self._branch.key)
+        except TransientStorageError:
+            return []
+
+    async def _by_replaced(self) -> list[int]:
+        arrived = self._scenario.arrived
+        try:
+            return await asyncio.to_thread(self._deployment.tables.by_replaced, arrived, self._branch.key)
         except TransientStorageError:
             return []
 

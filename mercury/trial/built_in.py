@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+from mercury.trial.databases import STANDBY
 from mercury.trial.faults import Fault
-from mercury.trial.scenario import Compared, Content, LinkTo, Program, Scenario
-from mercury.trial.steps import MERCURY_STEPS
+from mercury.trial.scenario import EMBEDDED, Compared, Content, LinkTo, Program, Scenario
+from mercury.trial.steps import MERCURY_STEPS, RELAY_STEPS, STAGE_STEPS
 
 
 class Deployment(enum.Enum):
@@ -19,6 +22,12 @@ class Deployment(enum.Enum):
     PAIR = "pair"
     #: Two members on each side with the role active-active.
     FLEET = "fleet"
+    #: One client, one server; their databases are on a PostgreSQL with a synchronous standby.
+    STANDBY = "standby"
+    #: One client, two relays with the role active-standby, one server.
+    RELAY = "relay"
+    #: One client, and one server with a stage in front of its store.
+    STAGE = "stage"
     PROGRAMS = "programs"
 
 
@@ -34,6 +43,9 @@ CONTENTS = (
     Content(name="large text", size=400_000, large=True),
     Content(name="large attachment", kind="attachment", size=1_000_000, large=True),
 )
+#: What a relay or a stage takes: no answers; and a stage no content in pieces.
+ONE_WAY = tuple(each for each in CONTENTS if not each.answered)
+WHOLE = tuple(each for each in ONE_WAY if each.kind != "attachment")
 #: Seconds between two polls of a store by another process's work, and the longest time for one HTTP exchange.
 _SETTINGS = {
     "MERCURY_RUNTIME_POLL": "0.5",
@@ -46,6 +58,8 @@ _SETTINGS = {
     "MERCURY_ENGINE_LIMITS_MAX_BYTES_WITH_ATTACHMENTS": str(128 * 1024 * 1024),
     "MERCURY_LOG_LEVEL": "INFO",
 }
+#: What is tried on every deployment.
+_FAULTS = tuple(fault for fault in Fault if fault not in {*STANDBY, Fault.DISK_FULL, Fault.COMMAND})
 
 
 def scenario(kind: Deployment, lease: float = 1.0) -> Scenario:
@@ -53,8 +67,26 @@ def scenario(kind: Deployment, lease: float = 1.0) -> Scenario:
 
     :param lease: seconds after which a member that is gone is replaced.
     """
-    names = ("a",) if kind is Deployment.PLAIN else ("a", "b")
-    members = [_member(kind, side, name, lease) for side in ("client", "server") for name in names]
+    match kind:
+        case Deployment.PLAIN:
+            return _scenario(kind, lease, "a")
+        case Deployment.PAIR:
+            return replace(_scenario(kind, lease, "ab", role="active-standby"), single=True)
+        case Deployment.STANDBY:
+            without = {Fault.DATABASE_STOP, Fault.DATABASE_KILL}
+            faults = tuple(each for each in (*_FAULTS, *sorted(STANDBY, key=_place)) if each not in without)
+            return replace(_scenario(kind, lease, "a"), standby=True, faults=faults)
+        case Deployment.RELAY:
+            return _relay(lease)
+        case Deployment.STAGE:
+            return _stage(lease)
+        case _:
+            return _scenario(kind, lease, "ab")
+
+
+def _scenario(kind: Deployment, lease: float, names: Sequence[str], role: str = "active-active") -> Scenario:
+    """Members of these names on both sides."""
+    members = [_member(side, name, lease, role) for side in ("client", "server") for name in names]
     return Scenario(
         name=kind.value,
         programs=tuple(members),
@@ -65,26 +97,73 @@ def scenario(kind: Deployment, lease: float = 1.0) -> Scenario:
             LinkTo(name="server-db"),
         ),
         sent=Compared(database="client", table="trial_outgoing", describes=True),
-        arrived=Compared(database="server", table="trial_incoming", arrival="arrival", at="received_at"),
+        arrived=Compared(database="server", table="trial_incoming", arrival="arrival", at="received_at", epoch="epoch"),
         answers=Compared(database="client", table="trial_answers", arrival="arrival", at="received_at"),
-        databases=MappingProxyType({"client": "embedded", "server": "embedded"}),
+        databases=MappingProxyType({"client": EMBEDDED, "server": EMBEDDED}),
         steps=MERCURY_STEPS,
-        faults=tuple(fault for fault in Fault if fault is not Fault.COMMAND),
+        faults=_FAULTS,
         contents=CONTENTS,
-        single=kind is Deployment.PAIR,
         lease=lease,
-        limit=None if kind is Deployment.PLAIN else lease + 2,
+        limit=lease + 2,
     )
 
 
-def _member(kind: Deployment, side: str, name: str, lease: float) -> Program:
-    role = "active-standby" if kind is Deployment.PAIR else "active-active"
+def _relay(lease: float) -> Scenario:
+    plain = _scenario(Deployment.RELAY, lease, "a")
+    command = ("relay", "--listen", "127.0.0.1:{port}", "--to", "{link.onward}/services/trial")
+    relays = [
+        Program(
+            name=f"relay-{name}",
+            side="relay",
+            command=command,
+            environment=MappingProxyType(relay_environment(lease)),
+            probe="/readyz",
+            forks=True,
+        )
+        for name in "ab"
+    ]
+    client, server = plain.programs
+    return replace(
+        plain,
+        programs=(client, *relays, server),
+        links=(
+            LinkTo(name="there", side="relay"),
+            LinkTo(name="onward", side="server"),
+            LinkTo(name="back", side="client"),
+            *(LinkTo(name=f"{side}-db") for side in ("client", "relay", "server")),
+        ),
+        answers=None,
+        databases=MappingProxyType({"client": EMBEDDED, "relay": EMBEDDED, "server": EMBEDDED}),
+        emptied=("relay",),
+        steps=RELAY_STEPS,
+        contents=ONE_WAY,
+        single=True,
+    )
+
+
+def relay_environment(lease: float) -> dict[str, str]:
+    """The settings of a relay. Its database ends the transaction of a paused one within the lease."""
+    idle = f"options=-c%20idle_in_transaction_session_timeout%3D{lease * 1000:.0f}"
+    return {**_of_member("relay", lease, "active-standby"), "MERCURY_STORE": f"{{link.relay-db}}&{idle}"}
+
+
+def _stage(lease: float) -> Scenario:
+    plain = _scenario(Deployment.STAGE, lease, "a")
+    client, server = plain.programs
+    settings = {**server.environment, "MERCURY_STAGE_STORE": "sqlite:///{folder}/stage.db", "TRIAL_STAGED": "1"}
+    return replace(
+        plain,
+        programs=(client, replace(server, environment=MappingProxyType(settings))),
+        answers=None,
+        faults=(*_FAULTS, Fault.DISK_FULL),
+        steps=STAGE_STEPS,
+        contents=WHOLE,
+    )
+
+
+def _member(side: str, name: str, lease: float, role: str) -> Program:
     environment = {
-        **_SETTINGS,
-        "MERCURY_STORE": f"{{link.{side}-db}}",
-        "MERCURY_ROLE": role,
-        "MERCURY_ROLE_LEASE": str(lease),
-        "MERCURY_ENGINE_LEASE": str(lease),
+        **_of_member(side, lease, role),
         "MERCURY_ENGINE_ADDRESSES_ALLOWED": "{link.back}",
         "TRIAL_TARGET": "{link.there}/services/trial",
         "TRIAL_ADDRESS": "{link.back}",
@@ -98,3 +177,17 @@ def _member(kind: Deployment, side: str, name: str, lease: float) -> Program:
         probe="/readyz",
         forks=True,
     )
+
+
+def _of_member(side: str, lease: float, role: str) -> Mapping[str, str]:
+    return {
+        **_SETTINGS,
+        "MERCURY_STORE": f"{{link.{side}-db}}",
+        "MERCURY_ROLE": role,
+        "MERCURY_ROLE_LEASE": str(lease),
+        "MERCURY_ENGINE_LEASE": str(lease),
+    }
+
+
+def _place(fault: Fault) -> int:
+    return list(Fault).index(fault)

@@ -10,26 +10,23 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 
 from mercury.errors import ConfigurationError, StorageError
-from mercury.postgres.embedded import EmbeddedPostgres
+from mercury.trial.databases import Databases, Log, Undo
 from mercury.trial.faults import Action, Fault, Rank
 from mercury.trial.filling import Names, filled
 from mercury.trial.link import Address, Connection, Link
 from mercury.trial.member import Member, State
-from mercury.trial.scenario import LinkTo, Scenario
+from mercury.trial.scenario import Command, LinkTo, Scenario
 from mercury.trial.starting import Commands, Forks
 from mercury.trial.steps import Way
 from mercury.trial.tables import TrialTables
 
 #: Seconds between two probes of all members, and in which the whole deployment starts.
 PROBE_INTERVAL, START_TIMEOUT = 0.2, 90.0
-
-#: Undoes a fault, and returns when it is undone.
-Undo = Callable[[], Awaitable[None]]
 
 
 class Deployment:
@@ -41,7 +38,7 @@ class Deployment:
         self.members: list[Member] = []
         self.links: dict[str, Link] = {}
         self.tables = TrialTables({})
-        self._postgres: EmbeddedPostgres | None = None
+        self._databases = Databases(scenario, folder)
         self._forks = Forks(_own_environment(), folder / "fork-server.log")
         self._turn = 0
         #: The longest time for which two members of one side have served at once, in seconds.
@@ -65,7 +62,7 @@ class Deployment:
             await asyncio.shield(self._end())
 
     async def _start(self) -> None:
-        urls = await asyncio.to_thread(self._make_databases)
+        urls = await asyncio.to_thread(self._databases.make)
         names = Names(folder=str(self.folder), databases=urls)
         for link in self.scenario.links:
             await self._start_link(link, names)
@@ -87,32 +84,12 @@ class Deployment:
         self._watching = asyncio.create_task(self._watch())
         await self.whole(START_TIMEOUT, starting=True)
 
-    def _make_databases(self) -> dict[str, str]:
-        if self.scenario.embedded:
-            self._postgres = EmbeddedPostgres(self.folder / "postgres").start()
-        urls = {}
-        for name, url in self.scenario.databases.items():
-            if url == "embedded":
-                assert self._postgres is not None
-                url = self._postgres.create_database(f"trial_{name}")
-            urls[name] = filled(url, Names(folder=str(self.folder), databases={}))
-        return urls
-
     async def _start_link(self, to: LinkTo, names: Names) -> None:
         if to.side is not None:
             link = Link(to.name, partial(self._route, to.side))
             names.links[to.name] = f"http://{await link.start()}"
         else:
-            assert self._postgres is not None, "a link without a side leads to the embedded PostgreSQL"
-            url = names.databases[to.name.removesuffix("-db")]
-            path, query = url.split("?host=")
-            port = path.split("@:")[1].split("/")[0]
-            there = f"{query}/.s.PGSQL.{port}"
-            folder = self.folder / to.name
-            folder.mkdir(mode=0o700)
-            link = Link(to.name, lambda: (there, None))
-            await link.start(str(folder / f".s.PGSQL.{port}"))
-            names.links[to.name] = f"{path}?host={folder}"
+            link, names.links[to.name] = await self._databases.start_link(to.name)
         self.links[to.name] = link
 
     async def _end(self) -> None:
@@ -125,8 +102,7 @@ class Deployment:
         for link in self.links.values():
             await link.stop()
         self.tables.close()
-        if self._postgres is not None:
-            await asyncio.to_thread(self._postgres.kill)
+        await asyncio.to_thread(self._databases.kill)
 
     # --- who serves ------------------------------------------------------------------------------------------------
 
@@ -165,10 +141,13 @@ class Deployment:
 
     def is_whole(self) -> bool:
         """On each side a member serves, and every other one serves or waits."""
-        sides = [self.of(side) for side in self.scenario.sides]
-        return all(any(each.state is State.SERVES for each in side) for side in sides) and all(
+        return all(self.serves(side) for side in self.scenario.sides) and all(
             member.state is not State.DOWN for member in self.members
         )
+
+    def serves(self, side: str) -> bool:
+        """Whether a member of a side serves."""
+        return any(member.state is State.SERVES for member in self.of(side))
 
     async def whole(self, seconds: float, *, starting: bool = False) -> None:
         """Wait until it is whole.
@@ -220,7 +199,7 @@ class Deployment:
 
     # --- faults ----------------------------------------------------------------------------------------------------
 
-    async def set(self, action: Action, connection: Connection | None, log: Callable[[str], None]) -> Undo:
+    async def set(self, action: Action, connection: Connection | None, log: Log) -> Undo:
         """Set a fault; returns what undoes it.
 
         :param log: is called with what happens.
@@ -236,10 +215,10 @@ class Deployment:
                 log(f"SIGTERM to {member.name}")
                 stopping = asyncio.create_task(member.stop())
 
-                async def restart() -> None:
+                async def restart() -> float:
                     if not await stopping:
                         log(f"{member.name} did not stop, and was killed")
-                    await self._restart(member, log)
+                    return await self._restart(member, log)
 
                 return restart
             case Fault.PAUSE:
@@ -247,10 +226,11 @@ class Deployment:
                 log(f"SIGSTOP to {member.name}")
                 member.signal(signal.SIGSTOP)
 
-                async def wake() -> None:
+                async def wake() -> float:
                     await asyncio.sleep(self.scenario.lease * 1.3 + 0.2)
                     member.signal(signal.SIGCONT)
                     log(f"SIGCONT to {member.name}")
+                    return time.time()
 
                 return wake
             case Fault.CUT | Fault.CUT_REQUESTS | Fault.CUT_REPLIES:
@@ -259,35 +239,43 @@ class Deployment:
                 cutting = asyncio.create_task(self.links[action.target].cut(self.scenario.cut, way))
                 await asyncio.sleep(0)
 
-                async def heal() -> None:
+                async def heal() -> float:
                     await cutting
                     log(f"link {action.target} is whole")
+                    return time.time()
 
                 return heal
-            case Fault.DATABASE_STOP | Fault.DATABASE_KILL:
-                return await self._set_on_database(action.fault, log)
+            case Fault.DISK_FULL:
+                member = self.chosen(action, connection)
+                log(f"{member.name} writes to no file")
+                member.limit_files(fails=True)
+
+                async def permit() -> float:
+                    await asyncio.sleep(self.scenario.cut)
+                    member.limit_files(fails=False)
+                    log(f"{member.name} writes to files again")
+                    return time.time()
+
+                return permit
             case Fault.COMMAND:
-                command = self.scenario.commands[action.target]
-                log(f"command {command.name}")
-                await _run([filled(each, self._names) for each in command.set], _own_environment())
-                return lambda: _run([filled(each, self._names) for each in command.undo], _own_environment())
+                log(f"command {action.target}")
+                return await self._command(self.scenario.commands[action.target])
+            case _:
+                return await self._databases.set(action.fault, log)
 
-    async def _set_on_database(self, fault: Fault, log: Callable[[str], None]) -> Undo:
-        postgres = self._postgres
-        if postgres is None:
-            raise ConfigurationError(f"{fault.value}: the scenario has no embedded database")
-        log("the database stops" if fault is Fault.DATABASE_STOP else "SIGKILL to the database")
-        await asyncio.to_thread(postgres.stop if fault is Fault.DATABASE_STOP else postgres.kill)
+    async def _command(self, command: Command) -> Undo:
+        await _run([filled(each, self._names) for each in command.set], _own_environment())
 
-        async def start() -> None:
-            await asyncio.to_thread(postgres.start)
-            log("the database runs again")
+        async def undo() -> float:
+            await _run([filled(each, self._names) for each in command.undo], _own_environment())
+            return time.time()
 
-        return start
+        return undo
 
-    async def _restart(self, member: Member, log: Callable[[str], None]) -> None:
+    async def _restart(self, member: Member, log: Log) -> float:
         await member.start()
         log(f"{member.name} is started again")
+        return time.time()
 
 
 async def _run(command: list[str], environment: dict[str, str]) -> None:

@@ -16,6 +16,8 @@ class Fault(enum.Enum):
     KILL = "kill"
     #: SIGSTOP for longer than the lease; then SIGCONT.
     PAUSE = "pause"
+    #: What it writes to files fails for a while, as on a full disk.
+    DISK_FULL = "disk-full"
     #: All connections of a link are reset, and new ones refused for a while.
     CUT = "cut"
     #: What is sent does not arrive for a while; then the connections are reset.
@@ -26,6 +28,12 @@ class Fault(enum.Enum):
     DATABASE_STOP = "database-stop"
     #: SIGKILL of the database server; then it is started again and recovers.
     DATABASE_KILL = "database-kill"
+    #: SIGKILL of the primary, and its synchronous standby is promoted; then the former primary becomes the standby.
+    DATABASE_FAILOVER = "database-failover"
+    #: The same with an orderly stop of the primary.
+    DATABASE_SWITCHOVER = "database-switchover"
+    #: SIGKILL of the standby of the database, so that commits wait; then it is started again.
+    STANDBY_KILL = "standby-kill"
     #: A command of the scenario, for example one that fills a disk; then the one that undoes it.
     COMMAND = "command"
 
@@ -62,11 +70,17 @@ RULES = MappingProxyType(
         Fault.STOP: Rule(Subject.PROGRAM, Release.SET, "stopped in an orderly way, and started again"),
         Fault.KILL: Rule(Subject.PROGRAM, Release.SET, "killed, and started again"),
         Fault.PAUSE: Rule(Subject.PROGRAM, Release.UNDONE, "paused for longer than its lease, and woken"),
+        Fault.DISK_FULL: Rule(Subject.PROGRAM, Release.SET, "kept from writing to files, as by a full disk"),
         Fault.CUT: Rule(Subject.LINK, Release.SET, "cut in both directions"),
         Fault.CUT_REQUESTS: Rule(Subject.LINK, Release.SET, "cut in the direction of requests"),
         Fault.CUT_REPLIES: Rule(Subject.LINK, Release.SET, "cut in the direction of replies"),
         Fault.DATABASE_STOP: Rule(Subject.DATABASE, Release.SET, "stopped in an orderly way, and started again"),
         Fault.DATABASE_KILL: Rule(Subject.DATABASE, Release.SET, "killed, and started again"),
+        Fault.DATABASE_FAILOVER: Rule(Subject.DATABASE, Release.SET, "killed, and its standby promoted"),
+        Fault.DATABASE_SWITCHOVER: Rule(
+            Subject.DATABASE, Release.SET, "stopped in an orderly way, its standby promoted"
+        ),
+        Fault.STANDBY_KILL: Rule(Subject.DATABASE, Release.SET, "without its standby, which is started again"),
         Fault.COMMAND: Rule(Subject.COMMAND, Release.SET, "a command of the scenario"),
     }
 )

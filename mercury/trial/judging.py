@@ -29,7 +29,8 @@ class Verdict(enum.Enum):
     UNEXPECTED = "unexpected"
     #: All have arrived, not in the order of sending.
     DISORDERED = "out of order"
-    #: Two members served at the same time for longer than a lease, although one should.
+    #: Two members served at the same time for longer than a lease, although one should; or one that was replaced has
+    #: written.
     SPLIT = "two serve"
     #: All is right, but the stream stood still for longer than the scenario permits.
     SLOW = "slow"
@@ -62,7 +63,7 @@ _SENTENCES = {
     Verdict.ALTERED: "A message has arrived with another content.",
     Verdict.UNEXPECTED: "A message has arrived that was not sent.",
     Verdict.DISORDERED: "All have arrived, not in the order of sending.",
-    Verdict.SPLIT: "Two members served at the same time for longer than a lease.",
+    Verdict.SPLIT: "Two members served at the same time, or one that was replaced has written.",
     Verdict.SLOW: "All is right, but it took longer than the scenario permits.",
     Verdict.RIGHT: "All have arrived once, unaltered and in order.",
 }

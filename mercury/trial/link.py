@@ -17,6 +17,8 @@ from mercury.trial.steps import Moment, Way
 
 #: ``(host, port)``, or the path of a socket.
 Address: TypeAlias = tuple[str, int] | str
+#: Where a connection leads now, and the name of the member that has the address; ``None`` = to none.
+Route: TypeAlias = Callable[[], tuple[Address, str | None] | None]
 #: The most bytes that are read at once, and that are remembered for a pattern that is in two parts.
 PIECE, TAIL = 65536, 512
 
@@ -67,7 +69,7 @@ class Link:
         reset.
     """
 
-    def __init__(self, name: str, route: Callable[[], tuple[Address, str | None] | None]) -> None:
+    def __init__(self, name: str, route: Route) -> None:
         self.name = name
         self._route = route
         self._trigger: Trigger | None = None
@@ -75,18 +77,22 @@ class Link:
         self._firing: set[asyncio.Task[None]] = set()
         self._open = {way: _set_event() for way in Way}
         self._refuses = False
-        self._accepting: asyncio.Task[None] | None = None
-        self._listening: socket.socket | None = None
+        self._accepting: list[asyncio.Task[None]] = []
+        self._listening: list[socket.socket] = []
 
-    async def start(self, path: str | None = None) -> str:
-        """Listen at a free port of this machine, or at a socket's path; returns ``host:port``, or the path."""
+    async def start(self, path: str | None = None, route: Route | None = None) -> str:
+        """Listen at a free port of this machine, or at a socket's path; returns ``host:port``, or the path. A link may
+        listen at several places.
+
+        :param route: for what connects here; left out, the link's own.
+        """
         family = socket.AF_INET if path is None else socket.AF_UNIX
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.bind(("127.0.0.1", 0) if path is None else path)
         listening.listen(128)
         listening.setblocking(False)
-        self._listening = listening
-        self._accepting = asyncio.create_task(self._accept(listening))
+        self._listening.append(listening)
+        self._accepting.append(asyncio.create_task(self._accept(listening, route or self._route)))
         if path is not None:
             return path
         host, port = listening.getsockname()
@@ -94,12 +100,11 @@ class Link:
 
     async def stop(self) -> None:
         """Stop listening, and reset every connection."""
-        if self._accepting is not None:
-            self._accepting.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._accepting
-        if self._listening is not None:
-            self._listening.close()
+        for accepting in self._accepting:
+            accepting.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        for listening in self._listening:
+            listening.close()
         tasks = [task for each in self._connections for task in each.tasks]
         self.reset()
         for task in tasks:
@@ -143,21 +148,21 @@ class Link:
 
     # --- connections -----------------------------------------------------------------------------------------------
 
-    async def _accept(self, listening: socket.socket) -> None:
+    async def _accept(self, listening: socket.socket, route: Route) -> None:
         loop = asyncio.get_running_loop()
         while True:
             near, _ = await loop.sock_accept(listening)
             connection = Connection(near)
             self._connections.add(connection)
-            connection.tasks.append(loop.create_task(self._serve(connection)))
+            connection.tasks.append(loop.create_task(self._serve(connection, route)))
 
-    async def _serve(self, connection: Connection) -> None:
+    async def _serve(self, connection: Connection, route: Route) -> None:
         loop = asyncio.get_running_loop()
         try:
             connecting = self._trigger if self._trigger is not None and not self._trigger.patterns else None
             if connecting is not None and connecting.moment is Moment.BEFORE:
                 await self._fire(connecting, connection)
-            found = None if self._refuses else self._route()
+            found = None if self._refuses else route()
             if found is None:
                 return
             address, connection.member = found

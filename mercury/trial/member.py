@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import enum
 import os
+import resource
 import signal
 from asyncio.subprocess import DEVNULL
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,13 @@ class Member:
         if self.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
+
+    def limit_files(self, *, fails: bool) -> None:
+        """Let what it writes to files fail, or no longer."""
+        if self.pid is not None:
+            _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+            with contextlib.suppress(ProcessLookupError):
+                resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (0 if fails else most, most))
 
     async def kill(self) -> None:
         """SIGKILL, and wait for its end."""

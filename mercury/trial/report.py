@@ -69,6 +69,8 @@ def sentence(result: TrialResult) -> str:
         return f"{wrong:,} of {ran:,} branches are wrong.{rest}"
     if result.stream.verdict.is_wrong:
         return f"The steady stream is wrong: {result.stream}.{rest}"
+    if result.left:
+        return f"{result.left:,} messages were left in a store that should be empty.{rest}"
     late = f" {slow:,} took longer than permitted." if slow else ""
     return f"Nothing was lost, repeated, altered or out of order in {ran - unknown:,} branches.{late}{rest}"
 

@@ -71,6 +71,8 @@ class TrialResult:
     #: Of the steady stream over the whole trial.
     stream: Finding = field(default_factory=Finding)
     streamed: int = 0
+    #: How many messages were left in stores that should be empty at the end.
+    left: int = 0
     #: The trial was interrupted.
     interrupted: bool = False
     #: The machine: processors, and processes that wanted one, on average over the last 15 minutes or less.
@@ -89,8 +91,9 @@ class TrialResult:
 
     @property
     def is_wrong(self) -> bool:
-        """The deployment has broken a guarantee, in a branch or in the stream."""
-        return any(each.verdict.is_wrong for each in self.branches) or self.stream.verdict.is_wrong
+        """The deployment has broken a guarantee: in a branch, in the stream, or because something was left."""
+        wrong = any(each.verdict.is_wrong for each in self.branches)
+        return wrong or self.stream.verdict.is_wrong or self.left > 0
 
     @property
     def is_complete(self) -> bool:
@@ -109,6 +112,7 @@ class TrialResult:
             "machine": {"processors": self.processors, "load": round(self.load, 1)},
             "verdicts": {verdict.value: count for verdict, count in self.counts.items()},
             "stream": {"messages": self.streamed, "verdict": self.stream.verdict.value, "detail": str(self.stream)},
+            "left": self.left,
             "failover": {
                 "lease": self.lease,
                 "limit": self.limit,

@@ -19,6 +19,7 @@ from mercury.trial.judging import UNKNOWN, Finding, Verdict, judge
 from mercury.trial.result import BranchResult, TrialResult
 from mercury.trial.scenario import Scenario
 from mercury.trial.stream import Stream
+from mercury.trial.tables import TrialTables
 from mercury.trial.tree import Branch
 
 #: Is called with each result, and the number of planned branches.
@@ -154,6 +155,18 @@ class Trial:
             found = await self._streamed(stream)
             self.result.stream = _sum(self.result.stream, found)
             self.result.streamed += len(stream.sent)
+        for database in self._scenario.emptied:
+            self.result.left += await self._remaining(database, stream.tables)
+
+    async def _remaining(self, database: str, tables: TrialTables) -> int:
+        """How many messages are still in a store when all have arrived: the last ones are acknowledged a little
+        later."""
+        until = time.monotonic() + self._scenario.patience
+        while True:
+            left = await asyncio.to_thread(tables.left, database)
+            if not left or time.monotonic() > until:
+                return left
+            await asyncio.sleep(0.1)
 
     async def _streamed(self, stream: Stream) -> Finding:
         """The finding on the whole stream, when all of it has arrived, or the patience is over."""

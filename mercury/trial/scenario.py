@@ -9,6 +9,9 @@ from types import MappingProxyType
 from mercury.trial.faults import Action, Fault, Rank
 from mercury.trial.steps import Moment, Step
 
+#: The URL of a database in the trial's own PostgreSQL.
+EMBEDDED = "embedded"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
@@ -58,6 +61,9 @@ class Compared:
     describes: bool = False
     #: Grows with every arrival; for the receiver's tables only.
     arrival: str | None = None
+    #: The epoch of the member that has inserted the row, which grows when another one takes over; null = it has none.
+    #: For the receiver's table, and with ``arrival``.
+    epoch: str | None = None
     #: When the row was inserted, as a timestamp or in seconds since the epoch; for the receiver's tables only.
     at: str | None = None
 
@@ -98,6 +104,10 @@ class Scenario:
     answers: Compared | None = None
     #: URLs by name; ``embedded`` = a database in the trial's own PostgreSQL.
     databases: Mapping[str, str]
+    #: The trial's PostgreSQL has a synchronous standby.
+    standby: bool = False
+    #: The databases whose stores must be empty when everything has arrived.
+    emptied: tuple[str, ...] = ()
     #: The commands that make the tables, run once; the built-in programs need none.
     prepare: tuple[tuple[str, ...], ...] = ()
     steps: tuple[Step, ...]
@@ -128,7 +138,7 @@ class Scenario:
     @property
     def embedded(self) -> bool:
         """Whether the trial runs a PostgreSQL."""
-        return "embedded" in self.databases.values()
+        return EMBEDDED in self.databases.values()
 
     def members(self, side: str) -> int:
         return sum(program.side == side for program in self.programs)
@@ -143,6 +153,7 @@ class Scenario:
                 found += [(active, active), (Action(Fault.STOP, side, Rank.ACTIVE), active)]
             if {Fault.KILL, Fault.CUT} <= set(self.faults):
                 found.append((active, Action(Fault.CUT, step.link)))
-            if {Fault.KILL, Fault.DATABASE_KILL} <= set(self.faults) and self.embedded:
-                found.append((active, Action(Fault.DATABASE_KILL, "database")))
+            for kill in (Fault.DATABASE_KILL, Fault.DATABASE_FAILOVER):
+                if {Fault.KILL, kill} <= set(self.faults) and self.embedded:
+                    found.append((active, Action(kill, "database")))
         return found

@@ -58,17 +58,60 @@ MARKER = Pattern("{branch}#{number};")
 ACKNOWLEDGED = Pattern("AcknowledgementRange", Way.REPLY)
 COMMIT = Pattern("COMMIT")
 
-#: The steps of Mercury's built-in programs, in the order in which a message passes them.
-MERCURY_STEPS = (
+#: A program reads the message from its database.
+READ = Pattern("{branch}#{number};", Way.REPLY)
+
+_STORED_BY_CLIENT = (
     Step("send", "client-db", (Pattern("/* send {branch} {number}; */"),)),
     Step("commit", "client-db", (Pattern("/* send {branch} {number}; */"), COMMIT)),
-    Step("connect", "there"),
-    Step("create-sequence", "there", (Pattern("CreateSequence>"),)),
-    Step("receive", "there", (MARKER,), carries_body=True),
-    Step("store", "server-db", (MARKER, COMMIT)),
-    Step("acknowledge", "there", (MARKER, ACKNOWLEDGED)),
+)
+_HANDLED = (
     Step("handle", "server-db", (Pattern("/* handle {branch} {number}; */"),)),
     Step("consume", "server-db", (Pattern("/* handle {branch} {number}; */"), COMMIT)),
+)
+
+
+def _to(link: str, prefix: str = "") -> tuple[Step, ...]:
+    """The way of a message over a link of HTTP, up to its arrival."""
+    return (
+        Step(f"{prefix}connect", link),
+        Step(f"{prefix}create-sequence", link, (Pattern("CreateSequence>"),)),
+        Step(f"{prefix}receive", link, (MARKER,), carries_body=True),
+    )
+
+
+def _stored(database: str, link: str, prefix: str = "") -> tuple[Step, ...]:
+    """It is stored where it has arrived, and acknowledged."""
+    return (
+        Step(f"{prefix}store", database, (MARKER, COMMIT)),
+        Step(f"{prefix}acknowledge", link, (MARKER, ACKNOWLEDGED)),
+    )
+
+
+#: The steps of Mercury's built-in programs, in the order in which a message passes them.
+MERCURY_STEPS = (
+    *_STORED_BY_CLIENT,
+    *_to("there"),
+    *_stored("server-db", "there"),
+    *_HANDLED,
     Step("answer", "back", (MARKER,), answered=True),
     Step("settle", "client-db", (Pattern("/* settle {branch} {number}; */"), COMMIT), answered=True),
+)
+#: With a relay between client and server.
+RELAY_STEPS = (
+    *_STORED_BY_CLIENT,
+    *_to("there"),
+    *_stored("relay-db", "there"),
+    Step("relay", "relay-db", (READ, COMMIT)),
+    *_to("onward", "onward-"),
+    *_stored("server-db", "onward", "onward-"),
+    *_HANDLED,
+)
+#: With a stage in front of the server's store, which is a file: what is stored there is no step.
+STAGE_STEPS = (
+    *_STORED_BY_CLIENT,
+    *_to("there"),
+    Step("acknowledge", "there", (MARKER, ACKNOWLEDGED)),
+    Step("move", "server-db", (MARKER, COMMIT)),
+    *_HANDLED,
 )

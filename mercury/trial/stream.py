@@ -22,7 +22,7 @@ class Stream:
 
     def __init__(self, scenario: Scenario, tables: TrialTables) -> None:
         self._scenario = scenario
-        self._tables = tables
+        self.tables = tables
         #: What was sent. While the database is away it is not known whether a row is there: it may be missing.
         self.sent: list[Sent] = []
         self._task: asyncio.Task[None] | None = None
@@ -56,9 +56,7 @@ class Stream:
             # Until the insert has returned, also if it never does, it is not known whether the row is there.
             self.sent.append(replace(sent, expires=True))
             try:
-                inserting = asyncio.to_thread(
-                    self._tables.insert, self._scenario.sent, STREAM, [number], MESSAGE, set()
-                )
+                inserting = asyncio.to_thread(self.tables.insert, self._scenario.sent, STREAM, [number], MESSAGE, set())
                 await asyncio.shield(inserting)
                 self.sent[-1] = sent
             except TransientStorageError:
@@ -68,4 +66,4 @@ class Stream:
 
     async def arrived(self, since: int = 0) -> list[ArrivedRow]:
         """What has arrived of it, from a number on."""
-        return await asyncio.to_thread(self._tables.arrived, self._scenario.arrived, STREAM, since)
+        return await asyncio.to_thread(self.tables.arrived, self._scenario.arrived, STREAM, since)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnClause, Engine, MetaData, TableClause, column, create_engine, insert, select, table
+from sqlalchemy import ColumnClause, Engine, MetaData, TableClause, column, create_engine, func, insert, select, table
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from mercury.errors import StorageError, TransientStorageError
@@ -39,11 +40,24 @@ class TrialTables:
         :raises StorageError: a database does not answer.
         """
         for name, engine in self._engines.items():
-            self._make(engine, CLIENT if name == "client" else SERVER)
+            self._make(engine, {"client": CLIENT, "relay": MetaData()}.get(name, SERVER))
 
     def _make(self, engine: Engine, tables: MetaData) -> None:
         tables.create_all(engine)
-        open_sql_store(engine.url.render_as_string(hide_password=False)).close()
+        open_sql_store(_url(engine)).close()
+
+    def left(self, database: str) -> int:
+        """How many messages wait in the store of a database, dead letters included.
+
+        :raises StorageError: it does not answer.
+        """
+        store = open_sql_store(_url(self._engines[database]))
+        try:
+            gauges = store.gauges(time.time())
+        finally:
+            store.close()
+        waiting = sum(gauges.waiting.values()) + sum(gauges.uncounted.values())
+        return waiting + sum(gauges.dead_letters.values()) + gauges.letters_uncounted
 
     def insert(self, into: Compared, branch: str, numbers: Sequence[int], what: Content, expiring: set[int]) -> None:
         """Insert messages to send, in one transaction.
@@ -104,6 +118,28 @@ class TrialTables:
             )
             for row in rows
         ]
+
+    def by_replaced(self, of: Compared, branch: str) -> list[int]:
+        """The numbers of a branch's rows that a member has inserted after another one had taken over.
+
+        :raises TransientStorageError: the database is away.
+        """
+        if of.epoch is None or of.arrival is None:
+            return []
+        row, earlier = (_table(of, [of.branch, of.number, of.arrival, of.epoch]).alias(each) for each in ("a", "b"))
+        last = select(func.max(earlier.c[of.epoch])).where(earlier.c[of.arrival] < row.c[of.arrival])
+        query = select(row.c[of.number]).where(
+            row.c[of.branch] == branch, row.c[of.epoch] < last.correlate(row).scalar_subquery()
+        )
+        try:
+            with self._engines[of.database].connect() as connection:
+                return [int(number) for number in connection.scalars(query)]
+        except DBAPIError as error:
+            raise TransientStorageError(f"{of.table}: {error.orig}") from error
+
+
+def _url(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=False)
 
 
 def _table(of: Compared, names: Sequence[str]) -> TableClause:

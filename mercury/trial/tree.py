@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mercury.trial.faults import RULES, Action, Fault, Rank, Subject
+from mercury.trial.faults import RULES, Action, Rank, Subject
 from mercury.trial.scenario import Content, Scenario
 from mercury.trial.steps import Moment, Step
 
@@ -104,7 +104,3 @@ def lines(found: Iterable[Branch]) -> Iterator[str]:
             yield f"  {moment.value}"
         faults = ", then ".join(str(action) for action in branch.actions)
         yield f"    {branch.index:>4}  {faults}  ({branch.content.name})"
-
-
-#: The faults that a scenario tries unless it names others; commands only if it has some.
-USUAL = tuple(fault for fault in Fault if fault is not Fault.COMMAND)

@@ -22,7 +22,7 @@ LOADED = (
     *("uvicorn.lifespan.on", "uvicorn.loops.uvloop", "uvicorn.protocols.http.httptools_impl"),
     *("mercury.cli.serve", "mercury.service.host", "mercury.service.serving", "mercury.storage.sql.postgres_dialect"),
     *("mercury.storage.sql.store", "mercury.storage.sql.upgrades"),
-    *("mercury.trial.programs.client", "mercury.trial.programs.server"),
+    *("mercury.trial.programs.client", "mercury.trial.programs.server", "mercury.relaying"),
 )
 
 

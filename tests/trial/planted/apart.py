@@ -1,4 +1,4 @@
-"""A server whose handler commits its row apart from the message: ``mercury serve tests.trial.apart:app``.
+"""A server whose handler commits its row apart from the message: ``mercury serve tests.trial.planted.apart:app``.
 
 A process that is killed between the two commits handles the message again.
 """
@@ -6,6 +6,7 @@ A process that is killed between the two commits handles the message again.
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from fastapi import FastAPI
 from sqlalchemy import Connection, Table, create_engine
@@ -19,9 +20,9 @@ DATABASE = "TRIAL_APART"
 def app() -> FastAPI:
     engine, add = create_engine(os.environ[DATABASE]), tables.add
 
-    def add_apart(connection: Connection, table: Table, what: str, branch: str, number: int, checksum: str) -> None:
+    def add_apart(connection: Connection, table: Table, *values: Any) -> None:
         with engine.begin() as own:
-            add(own, table, what, branch, number, checksum)
+            add(own, table, *values)
 
-    server.tables.add = add_apart
+    setattr(tables, "add", add_apart)  # noqa: B010
     return server.app()
