@@ -45,6 +45,7 @@ class BranchRun:
         finding = answers = Finding()
         verdict, detail = Verdict.FAILED, ""
         self._deployment.split = 0.0
+        written = await self._written()
         try:
             if await self._break():
                 await self._undone()
@@ -58,8 +59,9 @@ class BranchRun:
             self._deployment.links[self._branch.step.link].disarm()
         if verdict is Verdict.RIGHT and self._scenario.single and self._deployment.split > self._scenario.lease:
             verdict, detail = Verdict.SPLIT, f"two members served at the same time for {self._deployment.split:.1f} s"
-        if verdict is Verdict.RIGHT and (replaced := await self._by_replaced()):
-            verdict, detail = Verdict.SPLIT, f"a member that was replaced has written: {', '.join(map(str, replaced))}"
+        if verdict is Verdict.RIGHT and (replaced := await self._by_replaced(written)):
+            epochs = ", ".join(map(str, sorted(set(replaced))))
+            verdict, detail = Verdict.SPLIT, f"a member that was replaced has written (epoch {epochs})"
         between, stream, arrivals = await self._times(first)
         if verdict is Verdict.RIGHT and self._scenario.limit is not None:
             limit = self._scenario.limit + self._away
@@ -199,10 +201,16 @@ class BranchRun:
         except TransientStorageError:
             return []
 
-    async def _by_replaced(self) -> list[int]:
-        arrived = self._scenario.arrived
+    async def _written(self) -> int:
+        of = self._scenario.members_table
+        return 0 if of is None else await asyncio.to_thread(self._deployment.tables.last_of_members, of)
+
+    async def _by_replaced(self, since: int) -> list[int]:
+        of = self._scenario.members_table
+        if of is None:
+            return []
         try:
-            return await asyncio.to_thread(self._deployment.tables.by_replaced, arrived, self._branch.key)
+            return await asyncio.to_thread(self._deployment.tables.by_replaced, of, since)
         except TransientStorageError:
             return []
 

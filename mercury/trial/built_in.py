@@ -9,8 +9,8 @@ from types import MappingProxyType
 
 from mercury.trial.databases import STANDBY
 from mercury.trial.faults import Fault
-from mercury.trial.scenario import EMBEDDED, Compared, Content, LinkTo, Program, Scenario
-from mercury.trial.steps import MERCURY_STEPS, RELAY_STEPS, STAGE_STEPS
+from mercury.trial.scenario import EMBEDDED, Compared, Content, LinkTo, Members, Program, Scenario
+from mercury.trial.steps import MERCURY_STEPS, PAIR_STEPS, RELAY_STEPS, STAGE_STEPS
 
 
 class Deployment(enum.Enum):
@@ -71,7 +71,12 @@ def scenario(kind: Deployment, lease: float = 1.0) -> Scenario:
         case Deployment.PLAIN:
             return _scenario(kind, lease, "a")
         case Deployment.PAIR:
-            return replace(_scenario(kind, lease, "ab", role="active-standby"), single=True)
+            return replace(
+                _scenario(kind, lease, "ab", role="active-standby"),
+                single=True,
+                members_table=Members(database="server", table="trial_members"),
+                steps=PAIR_STEPS,
+            )
         case Deployment.STANDBY:
             without = {Fault.DATABASE_STOP, Fault.DATABASE_KILL}
             faults = tuple(each for each in (*_FAULTS, *sorted(STANDBY, key=_place)) if each not in without)
@@ -97,7 +102,7 @@ def _scenario(kind: Deployment, lease: float, names: Sequence[str], role: str = 
             LinkTo(name="server-db"),
         ),
         sent=Compared(database="client", table="trial_outgoing", describes=True),
-        arrived=Compared(database="server", table="trial_incoming", arrival="arrival", at="received_at", epoch="epoch"),
+        arrived=Compared(database="server", table="trial_incoming", arrival="arrival", at="received_at"),
         answers=Compared(database="client", table="trial_answers", arrival="arrival", at="received_at"),
         databases=MappingProxyType({"client": EMBEDDED, "server": EMBEDDED}),
         steps=MERCURY_STEPS,

@@ -46,7 +46,8 @@ class Trial:
         self._scenario = scenario
         self._left = list(branches)
         self._lanes = max(1, min(lanes, len(branches)))
-        self._folder = folder
+        # The links are sockets in it, and a socket's folder has an absolute path.
+        self._folder = folder.absolute() if folder is not None else None
         self._on_branch = on_branch
         self._ends = asyncio.Event()
         self._began = time.monotonic()

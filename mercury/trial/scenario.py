@@ -61,11 +61,19 @@ class Compared:
     describes: bool = False
     #: Grows with every arrival; for the receiver's tables only.
     arrival: str | None = None
-    #: The epoch of the member that has inserted the row, which grows when another one takes over; null = it has none.
-    #: For the receiver's table, and with ``arrival``.
-    epoch: str | None = None
     #: When the row was inserted, as a timestamp or in seconds since the epoch; for the receiver's tables only.
     at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Members:
+    """A table of rows that the active member of a pair writes, each with the member's epoch."""
+
+    database: str
+    table: str
+    #: The columns: the order of the rows, and the epoch, which grows when another member takes over.
+    arrival: str = "arrival"
+    epoch: str = "epoch"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +110,8 @@ class Scenario:
     sent: Compared
     arrived: Compared
     answers: Compared | None = None
+    #: In it no row of a member may come after one of the member that has replaced it.
+    members_table: Members | None = None
     #: URLs by name; ``embedded`` = a database in the trial's own PostgreSQL.
     databases: Mapping[str, str]
     #: The trial's PostgreSQL has a synchronous standby.

@@ -7,7 +7,19 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnClause, Engine, MetaData, TableClause, column, create_engine, func, insert, select, table
+from sqlalchemy import (
+    ColumnClause,
+    Engine,
+    MetaData,
+    Select,
+    TableClause,
+    column,
+    create_engine,
+    func,
+    insert,
+    select,
+    table,
+)
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from mercury.errors import StorageError, TransientStorageError
@@ -15,7 +27,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.trial.judging import ArrivedRow
 from mercury.trial.programs.messages import Kind, checksum, content
 from mercury.trial.programs.tables import CLIENT, SERVER
-from mercury.trial.scenario import Compared, Content
+from mercury.trial.scenario import Compared, Content, Members
 
 #: The key of the steady stream's messages.
 STREAM = "stream"
@@ -119,21 +131,28 @@ class TrialTables:
             for row in rows
         ]
 
-    def by_replaced(self, of: Compared, branch: str) -> list[int]:
-        """The numbers of a branch's rows that a member has inserted after another one had taken over.
-
-        :raises TransientStorageError: the database is away.
-        """
-        if of.epoch is None or of.arrival is None:
-            return []
-        row, earlier = (_table(of, [of.branch, of.number, of.arrival, of.epoch]).alias(each) for each in ("a", "b"))
-        last = select(func.max(earlier.c[of.epoch])).where(earlier.c[of.arrival] < row.c[of.arrival])
-        query = select(row.c[of.number]).where(
-            row.c[of.branch] == branch, row.c[of.epoch] < last.correlate(row).scalar_subquery()
-        )
+    def last_of_members(self, of: Members) -> int:
+        """The position of the last row of a table of members; 0 = it is empty, or the database is away."""
+        rows = table(of.table, column(of.arrival))
+        query: Select[tuple[Any]] = select(func.max(rows.c[of.arrival]))
         try:
             with self._engines[of.database].connect() as connection:
-                return [int(number) for number in connection.scalars(query)]
+                return int(connection.scalar(query) or 0)
+        except DBAPIError:
+            return 0
+
+    def by_replaced(self, of: Members, since: int) -> list[int]:
+        """The epochs of rows that a member has written after another one had replaced it.
+
+        :param since: a position: rows up to it are left out.
+        :raises TransientStorageError: the database is away.
+        """
+        row, earlier = (table(of.table, column(of.arrival), column(of.epoch)).alias(each) for each in ("a", "b"))
+        last = select(func.max(earlier.c[of.epoch])).where(earlier.c[of.arrival] < row.c[of.arrival]).correlate(row)
+        query = select(row.c[of.epoch]).where(row.c[of.arrival] > since, row.c[of.epoch] < last.scalar_subquery())
+        try:
+            with self._engines[of.database].connect() as connection:
+                return [int(epoch) for epoch in connection.scalars(query)]
         except DBAPIError as error:
             raise TransientStorageError(f"{of.table}: {error.orig}") from error
 

@@ -74,7 +74,10 @@ table = "u"
     [
         ("name = ", "scenario.toml: Invalid value"),
         ('[deploymnt]\nkind = "pair"', "has no 'deploymnt'; did you mean 'deployment'?"),
-        ('[deployment]\nkind = "trio"', "deployment.kind: 'trio' is none of plain, pair, fleet, programs"),
+        (
+            '[deployment]\nkind = "trio"',
+            "deployment.kind: 'trio' is none of plain, pair, fleet, standby, relay, stage, programs",
+        ),
         ("[deployment]\nlease = 0.1", "lease: a number of at least 0.5"),
         ("[deployment]\nlease = true", "lease: a number of at least 0.5"),
         ('[try]\nfaults = ["flood"]', "try.faults: 'flood' is none of stop, kill"),

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 
+import pytest
+
 from mercury.trial.built_in import Deployment, scenario
+from mercury.trial.databases import STANDBY
 from mercury.trial.faults import RULES, Fault, Rank, Release, Subject
 from mercury.trial.steps import Moment
 from mercury.trial.tree import Branch, branches, lines, matches, selected
@@ -16,28 +19,44 @@ def found(name: str) -> list[Branch]:
     return [branch for branch in PAIR if branch.name.startswith(name)]
 
 
-def test_every_step_meets_every_fault_on_the_active_and_the_standby_member_of_both_sides() -> None:
-    one = {(branch.step.name, branch.moment, str(branch.actions[0])) for branch in PAIR if len(branch.actions) == 1}
-    for step in scenario(Deployment.PAIR).steps:
+@pytest.mark.parametrize("kind", [kind for kind in Deployment if kind is not Deployment.PROGRAMS])
+def test_every_step_meets_every_fault_on_every_member_of_every_side(kind: Deployment) -> None:
+    made = scenario(kind)
+    tree = branches(made)
+    one = {(branch.step.name, branch.moment, str(branch.actions[0])) for branch in tree if len(branch.actions) == 1}
+    programs = [
+        f"{side}-{rank.value}"
+        for side in made.sides
+        for rank in (tuple(Rank) if made.members(side) > 1 else (Rank.ACTIVE,))
+    ]
+    for step in made.steps:
+        targets = {Subject.PROGRAM: programs, Subject.LINK: [step.link], Subject.DATABASE: ["database"]}
         for moment in step.moments:
-            for fault, rule in RULES.items():
-                match rule.subject:
-                    case Subject.PROGRAM:
-                        targets = [f"{side}-{rank.value}" for side in ("client", "server") for rank in Rank]
-                    case Subject.LINK:
-                        targets = [step.link]
-                    case Subject.DATABASE:
-                        targets = ["database"]
-                    case Subject.COMMAND:
-                        targets = []
-                for target in targets:
+            for fault in made.faults:
+                for target in targets[RULES[fault].subject]:
                     assert (step.name, moment, f"{fault.value}:{target}") in one
 
 
-def test_pair_and_fleet_have_more_than_500_branches_each_and_no_name_twice() -> None:
-    for kind in (Deployment.PAIR, Deployment.FLEET):
-        names = [branch.name for branch in branches(scenario(kind))]
-        assert len(names) == len(set(names)) > 500
+def test_databases_fail_over_only_where_they_have_a_standby_and_disks_are_full_only_where_files_are_written() -> None:
+    faults = {kind: set(scenario(kind).faults) for kind in Deployment if kind is not Deployment.PROGRAMS}
+    for kind, found in faults.items():
+        assert found & STANDBY == (STANDBY if kind is Deployment.STANDBY else set())
+        assert (Fault.DISK_FULL in found) is (kind is Deployment.STAGE)
+
+
+def test_each_link_of_a_relay_is_cut_in_each_direction_at_each_of_its_steps() -> None:
+    made = scenario(Deployment.RELAY)
+    cut = {str(branch.actions[0]) for branch in branches(made) if branch.actions[0].fault is Fault.CUT_REQUESTS}
+    assert cut == {f"cut-requests:{link}" for link in ("there", "onward", "client-db", "relay-db", "server-db")}
+
+
+@pytest.mark.parametrize(
+    ("kind", "least"),
+    [(Deployment.PAIR, 500), (Deployment.FLEET, 500), (Deployment.RELAY, 800), (Deployment.STANDBY, 400)],
+)
+def test_each_tree_has_hundreds_of_branches_and_no_name_twice(kind: Deployment, least: int) -> None:
+    names = [branch.name for branch in branches(scenario(kind))]
+    assert len(names) == len(set(names)) > least
 
 
 def test_a_single_member_has_no_standby() -> None:

@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import threading
-from collections.abc import AsyncIterator, Callable
 
 from fastapi import FastAPI
 from sqlalchemy.exc import DBAPIError
@@ -69,26 +67,7 @@ def poll(mercury: Mercury, ended: threading.Event) -> None:
             ended.wait(RETRY)
 
 
-def lifespan_of(mercury: Mercury) -> Callable[[FastAPI], contextlib.AbstractAsyncContextManager[None]]:
-    @contextlib.asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        ended = threading.Event()
-        async with mercury.lifespan(app):
-            thread = threading.Thread(target=poll, args=(mercury, ended), name="trial-client")
-            thread.start()
-            try:
-                yield
-            finally:
-                ended.set()
-                thread.join()
-
-    return lifespan
-
-
 def app() -> FastAPI:
     mercury = common.mercury(os.environ[common.ADDRESS])
     mercury.callback(SETTLE)(settle)
-    made = FastAPI(lifespan=lifespan_of(mercury))
-    made.include_router(mercury.router())
-    made.include_router(mercury.status_router())
-    return made
+    return common.app_of(mercury, poll)

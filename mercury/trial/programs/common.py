@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import signal
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import TypeAlias
+
+from fastapi import FastAPI
 
 from mercury.facade import Mercury
 from mercury.settings import load
@@ -26,3 +32,35 @@ def mercury(address: str | None = None) -> Mercury:
     settings = load()
     store = open_sql_store(settings.store, wait=settings.store_wait, idle_timeout=float(os.environ[IDLE]))
     return Mercury(store, address=address, settings=settings)
+
+
+#: Runs in a thread of its own until the event is set.
+Beside: TypeAlias = Callable[[Mercury, threading.Event], None]
+
+
+def app_of(mercury: Mercury, beside: Beside | None) -> FastAPI:
+    """The application of a program.
+
+    :param beside: what runs beside it.
+    """
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        ended = threading.Event()
+        async with mercury.lifespan(app):
+            thread = threading.Thread(target=beside or _nothing, args=(mercury, ended), name="trial")
+            thread.start()
+            try:
+                yield
+            finally:
+                ended.set()
+                thread.join()
+
+    made = FastAPI(lifespan=lifespan)
+    made.include_router(mercury.router())
+    made.include_router(mercury.status_router())
+    return made
+
+
+def _nothing(mercury: Mercury, ended: threading.Event) -> None:
+    """Nothing runs beside."""

@@ -34,14 +34,20 @@ def _arrivals(name: str, metadata: MetaData) -> Table:
         Column("branch", Text, nullable=False, index=True),
         Column("number", BigInteger, nullable=False),
         Column("checksum", Text, nullable=False),
-        #: Of the member of a pair that has inserted it; null = it is in no pair.
-        Column("epoch", BigInteger),
         Column("received_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()),
     )
 
 
 ANSWERS = _arrivals("trial_answers", CLIENT)
 INCOMING = _arrivals("trial_incoming", SERVER)
+
+#: A row is a transaction of the active member of a pair, in which no message takes part.
+MEMBERS = Table(
+    "trial_members",
+    SERVER,
+    Column("arrival", BigInteger, Identity(), primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+)
 
 NEXT = text(
     "SELECT id, branch, number, kind, size, way, expires_in FROM trial_outgoing"
@@ -77,26 +83,24 @@ def take(connection: Connection, row: Row) -> bool:
     return connection.exec_driver_sql(statement).rowcount == 1
 
 
-def add(
-    connection: Connection,
-    table: Table,
-    what: str,
-    branch: str,
-    number: int,
-    checksum: str,
-    epoch: int | None = None,
-) -> None:
+def add(connection: Connection, table: Table, what: str, branch: str, number: int, checksum: str) -> None:
     """Insert what has arrived.
 
     :param what: ``handle`` or ``settle``, in the comment of the statement.
-    :param epoch: of the member of a pair that does it.
     """
-    values = f"'{checked(branch)}', {number:d}, '{checked(checksum)}', {'null' if epoch is None else f'{epoch:d}'}"
     statement = (
-        f"INSERT INTO {table.name} (branch, number, checksum, epoch) "  # noqa: S608 - numbers, and checked names
-        f"VALUES ({values}) /* {what} {branch} {number:d}; */"
+        f"INSERT INTO {table.name} (branch, number, checksum) "  # noqa: S608 - numbers, and checked names
+        f"VALUES ('{checked(branch)}', {number:d}, '{checked(checksum)}') /* {what} {branch} {number:d}; */"
     )
     connection.exec_driver_sql(statement)
+
+
+def note_member(connection: Connection, epoch: int) -> None:
+    """Insert the row of the active member of a pair.
+
+    :param epoch: the member's.
+    """
+    connection.exec_driver_sql(f"INSERT INTO {MEMBERS.name} (epoch) VALUES ({epoch:d}) /* write */")  # noqa: S608
 
 
 def checked(name: str) -> str:

@@ -93,7 +93,7 @@ def planted() -> dict[str, Planted]:
 
 
 #: The branch that shows whether there is a fence.
-PAUSED = "handle/before/pause:server-active/"
+PAUSED = "write/before/pause:server-active/"
 
 
 def paused(pair: Scenario, app: str | None = None) -> Scenario:

@@ -19,4 +19,4 @@ def app() -> FastAPI:
     settings = load()
     store = open_sql_store(settings.store, idle_timeout=float(os.environ[common.IDLE]))
     mercury = Mercury(store, stage=MemoryStore(), settings=settings)
-    return mercury.app(server.service_of(mercury, staged=True))
+    return mercury.app(server.make_service(staged=True))
