@@ -71,13 +71,11 @@ _HANDLED = (
 )
 
 
-def _to(link: str, prefix: str = "") -> tuple[Step, ...]:
-    """The way of a message over a link of HTTP, up to its arrival."""
-    return (
-        Step(f"{prefix}connect", link),
-        Step(f"{prefix}create-sequence", link, (Pattern("CreateSequence>"),)),
-        Step(f"{prefix}receive", link, (MARKER,), carries_body=True),
-    )
+_THERE = (
+    Step("connect", "there"),
+    Step("create-sequence", "there", (Pattern("CreateSequence>"),)),
+    Step("receive", "there", (MARKER,), carries_body=True),
+)
 
 
 def _stored(database: str, link: str, prefix: str = "") -> tuple[Step, ...]:
@@ -91,7 +89,7 @@ def _stored(database: str, link: str, prefix: str = "") -> tuple[Step, ...]:
 #: The steps of Mercury's built-in programs, in the order in which a message passes them.
 MERCURY_STEPS = (
     *_STORED_BY_CLIENT,
-    *_to("there"),
+    *_THERE,
     *_stored("server-db", "there"),
     *_HANDLED,
     Step("answer", "back", (MARKER,), answered=True),
@@ -102,17 +100,19 @@ PAIR_STEPS = (*MERCURY_STEPS, Step("write", "server-db", (Pattern("/* write */")
 #: With a relay between client and server.
 RELAY_STEPS = (
     *_STORED_BY_CLIENT,
-    *_to("there"),
+    *_THERE,
     *_stored("relay-db", "there"),
     Step("relay", "relay-db", (READ, COMMIT)),
-    *_to("onward", "onward-"),
+    # The messages of all branches are of one client, so they are in one sequence: it is created before them.
+    Step("onward-connect", "onward"),
+    Step("onward-receive", "onward", (MARKER,), carries_body=True),
     *_stored("server-db", "onward", "onward-"),
     *_HANDLED,
 )
 #: With a stage in front of the server's store, which is a file: what is stored there is no step.
 STAGE_STEPS = (
     *_STORED_BY_CLIENT,
-    *_to("there"),
+    *_THERE,
     Step("acknowledge", "there", (MARKER, ACKNOWLEDGED)),
     Step("move", "server-db", (MARKER, COMMIT)),
     *_HANDLED,

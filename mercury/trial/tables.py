@@ -31,6 +31,8 @@ from mercury.trial.scenario import Compared, Content, Members
 
 #: The key of the steady stream's messages.
 STREAM = "stream"
+#: How the reason of a dead letter begins whose time to live is over.
+EXPIRED = "expired"
 
 
 class TrialTables:
@@ -59,7 +61,7 @@ class TrialTables:
         open_sql_store(_url(engine)).close()
 
     def left(self, database: str) -> int:
-        """How many messages wait in the store of a database, dead letters included.
+        """How many messages wait in the store of a database, dead letters included that have not expired.
 
         :raises StorageError: it does not answer.
         """
@@ -69,7 +71,8 @@ class TrialTables:
         finally:
             store.close()
         waiting = sum(gauges.waiting.values()) + sum(gauges.uncounted.values())
-        return waiting + sum(gauges.dead_letters.values()) + gauges.letters_uncounted
+        letters = sum(count for (_, reason), count in gauges.dead_letters.items() if not reason.startswith(EXPIRED))
+        return waiting + letters + gauges.letters_uncounted
 
     def insert(self, into: Compared, branch: str, numbers: Sequence[int], what: Content, expiring: set[int]) -> None:
         """Insert messages to send, in one transaction.

@@ -43,8 +43,29 @@ def test_pair_loses_and_repeats_nothing_when_its_active_server_is_killed_before_
     assert not re.search(r"(?:src|href)=", page), "the report loads no other file"
 
 
-def test_members_with_different_stores_are_found() -> None:
-    defect = planted()["members with different stores"]
+@pytest.mark.parametrize(
+    ("kind", "only", "fault"),
+    [
+        ("relay", "relay/before/kill:relay-active/", "SIGKILL to relay-"),
+        ("standby", "consume/before/database-failover:", "the standby of the database is promoted"),
+        ("stage", "move/before/disk-full:server-active/", "server-a writes to no file"),
+    ],
+)
+def test_relay_standby_database_and_stage_lose_and_repeat_nothing(
+    tmp_path: Path, kind: str, only: str, fault: str
+) -> None:
+    file = tmp_path / "trial.toml"
+    file.write_text(f'[deployment]\nkind = "{kind}"\nlimit = 60\npatience = 120\n')
+    ended = mercury("trial", str(file), "--only", only, "--output", "json")
+    assert ended.code == 0, ended
+    (branch,) = ended.value["branches"]
+    assert any(said.startswith(fault) for _, said in branch["events"])
+    assert (branch["verdict"], ended.value["stream"]["verdict"], ended.value["left"]) == ("right", "right", 0)
+
+
+@pytest.mark.parametrize("name", ["members with different stores", "relay that sends in another transaction"])
+def test_planted_defect_is_found(name: str) -> None:
+    defect = planted()[name]
     (found,) = results(defect)
     assert found.verdict in defect.verdicts, found.detail
 

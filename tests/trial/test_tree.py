@@ -52,7 +52,7 @@ def test_each_link_of_a_relay_is_cut_in_each_direction_at_each_of_its_steps() ->
 
 @pytest.mark.parametrize(
     ("kind", "least"),
-    [(Deployment.PAIR, 500), (Deployment.FLEET, 500), (Deployment.RELAY, 800), (Deployment.STANDBY, 400)],
+    [(Deployment.PAIR, 500), (Deployment.FLEET, 500), (Deployment.RELAY, 700), (Deployment.STANDBY, 400)],
 )
 def test_each_tree_has_hundreds_of_branches_and_no_name_twice(kind: Deployment, least: int) -> None:
     names = [branch.name for branch in branches(scenario(kind))]

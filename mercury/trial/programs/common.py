@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import os
-import signal
 import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TypeAlias
@@ -26,9 +24,7 @@ def mercury(address: str | None = None) -> Mercury:
     """A Mercury with the store of the settings.
 
     The store ends transactions of a paused process within a lease: its locks would keep another member waiting.
-    SIGUSR1 writes the stacks of all threads to the log.
     """
-    faulthandler.register(signal.SIGUSR1)
     settings = load()
     store = open_sql_store(settings.store, wait=settings.store_wait, idle_timeout=float(os.environ[IDLE]))
     return Mercury(store, address=address, settings=settings)

@@ -7,6 +7,7 @@ and ``code``), and ends with its input, with all that it has started.
 
 from __future__ import annotations
 
+import faulthandler
 import importlib
 import json
 import os
@@ -36,6 +37,7 @@ def become(program: dict[str, Any]) -> None:
     os.dup2(log, 2)
     os.environ.clear()
     os.environ.update(program["environment"])
+    faulthandler.register(signal.SIGUSR1)  # the stacks of all threads go to the log
     sys.argv = ["mercury", *program["argv"]]
     run()
 
