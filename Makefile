@@ -53,10 +53,10 @@ chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and 
 	$(BIN)/python -m tests.acceptance.combinations
 
 .PHONY: trial
-trial: $(STAMP) ## Break a pair and a fleet of Mercury at every step, and find the planted defects (about an hour)
+trial: $(STAMP) ## Break deployments of Mercury at every step, and find the planted defects (some hours)
 	$(BIN)/python -m tests.trial.planted
-	$(BIN)/mercury trial tests/trial/pair.toml --lanes 2 --report trial-pair.html
-	$(BIN)/mercury trial tests/trial/fleet.toml --lanes 2 --report trial-fleet.html
+	for kind in pair fleet standby relay stage; do \
+	  $(BIN)/mercury trial tests/trial/$$kind.toml --lanes 2 --report trial-$$kind.html || exit 1; done
 
 .PHONY: interop
 interop: $(STAMP) ## Exchange messages with Apache CXF and Eclipse Metro (needs Java 17 and Maven; above an hour)

@@ -72,14 +72,16 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
             raise ApplicationFault(f"loop: it has passed this relay before ({len(passed.hop)} relays on its way)")
         if len(passed.hop) >= MOST_HOPS:
             raise ApplicationFault(f"it has passed {len(passed.hop)} relays, the most that are allowed")
-        origin = passed.key or context.peer or "default"
-        added = Relayed([*passed.hop, own], origin, passed.message_id or context.message_id or "")
+        origin, first = passed.key or context.peer or "default", passed.message_id or context.message_id or ""
+        added = Relayed([*passed.hop, own], origin, first)
         header = to_xml(added, NAMESPACE)
         mercury.to(to, key=key_of(passed.key, context.peer), listen=False).send(
             body,
             action=context.action,
             headers=[*others, header],
             expires_at=context.expires_at,
+            # By it `mercury reconcile` finds here what the client has sent under that MessageID.
+            correlation=_short(first) if first else None,
             tx=context.transaction,
         )
 

@@ -38,6 +38,10 @@ def reconcile(
     ] = None,
     client_store: Annotated[str | None, typer.Option(metavar="URL", help="The client's Mercury store.")] = None,
     server_store: Annotated[str | None, typer.Option(metavar="URL", help="The server's Mercury store.")] = None,
+    relay_store: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="The store of a relay on the way (repeatable, in the order of the way)."),
+    ] = None,
     client_log: Annotated[
         str | None, typer.Option(metavar="URL", help="The client's decision log; default: xa.decision_log.")
     ] = None,
@@ -70,7 +74,13 @@ def reconcile(
         "client": {"url": client, "table": client_table, "order": order, "correlation": correlation},
         "server": {"url": server, "table": server_table, "arrival": arrival},
         "compare": {"key": _names(key), "columns": _names(compare)},
-        "stores": {"client": client_store, "server": server_store, "client_log": client_log, "server_log": server_log},
+        "stores": {
+            "client": client_store,
+            "relays": relay_store or None,
+            "server": server_store,
+            "client_log": client_log,
+            "server_log": server_log,
+        },
         "report": {"out": None if out is None else str(out), "rows": rows, "complete": complete or None},
         "spark": {"master": master},
     }

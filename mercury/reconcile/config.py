@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mercury.errors import ConfigurationError
 from mercury.reconcile.kinds import Kind
+from mercury.reconcile.places import MEMORY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,8 @@ class Config:
     #: The URLs of the two Mercury stores in between; ``memory:`` = a store that was lost with its process.
     client_store: str | None = field(default=None, repr=False)
     server_store: str | None = field(default=None, repr=False)
+    #: The URLs of the stores of the relays that the messages pass, in the order of the way.
+    relay_stores: tuple[str, ...] = field(default=(), repr=False)
     #: The URLs of the two stores' decision logs (``xa.decision_log``); ``None`` = the store itself.
     client_log: str | None = field(default=None, repr=False)
     server_log: str | None = field(default=None, repr=False)
@@ -111,6 +114,11 @@ class Config:
             )
         if self.response is not None and len(self.response.key) != len(self.key):
             raise ConfigurationError(f"the response's key has {len(self.response.key)} columns, not {len(self.key)}")
+        if self.relay_stores:
+            if {self.client_store, self.server_store} & {None, MEMORY}:
+                raise ConfigurationError("stores.relays: name the client's and the server's store too, in databases")
+            if self.response is not None:
+                raise ConfigurationError("stores.relays: a relay passes on no responses")
         _bounded("spark.slices", self.spark.slices, 1, 1024)
         _bounded("spark.ranges", self.spark.ranges, 1, 65_536)
         self.correlation_columns()

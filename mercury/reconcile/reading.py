@@ -36,7 +36,9 @@ _SETTINGS: Mapping[str, Mapping[str, type]] = MappingProxyType(
             {"url": str, "table": str, "where": str, "arrival": str, "time": str, "time_zone": str}
         ),
         "compare": MappingProxyType({"key": list, "columns": list}),
-        "stores": MappingProxyType({"client": str, "server": str, "client_log": str, "server_log": str}),
+        "stores": MappingProxyType(
+            {"client": str, "relays": list, "server": str, "client_log": str, "server_log": str}
+        ),
         "response": MappingProxyType(
             {"url": str, "table": str, "where": str, "key": list, "time": str, "time_zone": str, "columns": dict}
         ),
@@ -76,6 +78,8 @@ def read_file(file: Path, environment: Mapping[str, str] | None = None) -> dict[
         for name in ("url", "client", "server", "client_log", "server_log"):
             if isinstance(given.get(name), str):
                 given[name] = _expand(f"{where}{section}.{name}", given[name], environment)
+        if "relays" in given:
+            given["relays"] = [_expand(f"{where}{section}.relays", url, environment) for url in given["relays"]]
     return values
 
 
@@ -102,6 +106,7 @@ def make_config(values: Mapping[str, Any]) -> Config:
         correlation=client.get("correlation"),
         client_store=stores.get("client"),
         server_store=stores.get("server"),
+        relay_stores=tuple(stores.get("relays", ())),
         client_log=stores.get("client_log"),
         server_log=stores.get("server_log"),
         response=_response(values["response"], client, key) if "response" in values else None,

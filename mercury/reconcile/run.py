@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mercury.errors import ConfigurationError, StorageError
-from mercury.reconcile import checksums, differences, jobs, order, places, rows, stores, verdicts
+from mercury.reconcile import checksums, differences, jobs, order, places, relays, rows, stores, verdicts
 from mercury.reconcile.config import Config
 from mercury.reconcile.plan import Plan
 from mercury.reconcile.planning import check, make_plan
@@ -95,6 +95,12 @@ def _between(config: Config, *, back: bool) -> contextlib.AbstractContextManager
     if back:
         pair, logs = pair[::-1], logs[::-1]
     tables = (config.client.url, config.server.url)
+    if config.relay_stores:
+        assert pair[0] is not None, "the config has both stores"
+        assert pair[1] is not None, "the config has both stores"
+        return relays.opened_on_the_way(
+            pair[0], pair[1], config.relay_stores, source_log=logs[0], destination_log=logs[1], tables=tables
+        )
     return stores.opened(*pair, responses=back, source_log=logs[0], destination_log=logs[1], tables=tables)
 
 

@@ -59,6 +59,7 @@ class SqlPlaces:
     :param source_log: the decision log of the sending store; ``None`` = the store itself.
     :param destination_log: the decision log of the receiving store; ``None`` = the store itself.
     :param gids: the gids of the transactions that are prepared in the databases concerned (see `prepared`).
+    :param sides: what the two stores are called in reasons.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class SqlPlaces:
         source_log: Source | None = None,
         destination_log: Source | None = None,
         gids: Iterable[str] = (),
+        sides: tuple[str, str] = ("the source", "the destination"),
     ) -> None:
         self._source, self._destination = source, destination
+        self._sides = sides
         self._complete, self._responses = complete, responses
         gids = frozenset(gids)
         at_destination = _unfinished(destination, destination_log, gids)
@@ -81,10 +84,10 @@ class SqlPlaces:
         self._in_doubt = bool(at_destination) or any(STORE_BRANCH in branches for branches in at_source)
         notes = []
         if at_destination:
-            notes.append(f"{len(at_destination)} unfinished two-phase commits at the destination")
+            notes.append(f"{len(at_destination)} unfinished two-phase commits at {sides[1]}")
         if at_source:
             notes.append(
-                f"{len(at_source)} unfinished two-phase commits at the source: their rows may count as unexpected"
+                f"{len(at_source)} unfinished two-phase commits at {sides[0]}: their rows may count as unexpected"
             )
         self.notes: Sequence[str] = tuple(notes)
 
@@ -97,6 +100,22 @@ class SqlPlaces:
         for start in range(0, len(correlations), BATCH):
             found |= self._some(list(dict.fromkeys(correlations[start : start + BATCH])))
         return found
+
+    def message_ids(self, correlations: Sequence[str]) -> dict[str, str]:
+        """The correlations by the MessageIDs of their messages, as far as the source knows them."""
+        found: dict[str, str] = {}
+        for part in _parts(list(dict.fromkeys(correlations))):
+            found |= self._requests(part)
+        return found
+
+    def left_at_source(self) -> tuple[int, int]:
+        """How many messages wait in the source, received or to be sent, and how many dead letters it has."""
+        inbound = sa.select(INVOKER_MESSAGE.c.position).where(INVOKER_MESSAGE.c.kind == InboundKind.MESSAGE.value)
+        outbound = sa.select(RMS_MESSAGE.c.position).where(
+            RMS_MESSAGE.c.kind == OutboundKind.MESSAGE.value, RMS_MESSAGE.c.acknowledged.is_(False)
+        )
+        rows = [_count(self._source, query) for query in (inbound, outbound, sa.select(DEAD_LETTER.c.id))]
+        return rows[0] + rows[1], rows[2]
 
     def _some(self, correlations: list[str]) -> dict[str, Found]:
         requests = self._requests(correlations)
@@ -160,7 +179,7 @@ class SqlPlaces:
     def _dead(self, correlations: list[str], requests: Mapping[str, str]) -> dict[str, str]:
         """The reasons of dead letters on either side."""
         found: dict[str, str] = {}
-        for store, side in ((self._destination, "destination"), (self._source, "source")):
+        for store, side in ((self._destination, self._sides[1]), (self._source, self._sides[0])):
             query = sa.select(
                 DEAD_LETTER.c.correlation, DEAD_LETTER.c.message_id, DEAD_LETTER.c.reason, DEAD_LETTER.c.certainty
             )
@@ -170,7 +189,7 @@ class SqlPlaces:
                 for correlation, message_id, reason, certainty in _rows(store, query.where(column.in_(values))):
                     known = correlation if correlation in correlations else requests.get(message_id)
                     if known is not None:
-                        found[known] = f"{reason} ({certainty}; at the {side})"
+                        found[known] = f"{reason} ({certainty}; at {side})"
         return found
 
 
@@ -255,6 +274,11 @@ def _rows(store: Source | None, query: sa.Select[Any]) -> Iterable[Sequence[Any]
         return []
     with translating(shown(store.place.url)):
         return store.connection.execute(query).all()
+
+
+def _count(store: Source | None, query: sa.Select[Any]) -> int:
+    ((count,),) = _rows(store, sa.select(sa.func.count()).select_from(query.subquery())) or ((0,),)
+    return int(count)
 
 
 def _parts(values: list[str]) -> Iterator[list[str]]:

@@ -83,7 +83,8 @@ class BranchRun:
     async def _break(self) -> bool:
         """Send the messages and set all faults; returns whether the step was reached."""
         branch, step, content = self._branch, self._branch.step, self._branch.content
-        patterns = tuple((each.bytes_for(branch.key, step.number), each.way) for each in step.patterns)
+        number = step.number(self._scenario.count)
+        patterns = tuple((each.bytes_for(branch.key, number), each.way) for each in step.patterns)
         slow = content.size if step.carries_body and content.large else 0
         if content.kind == "text" or content.kind == "attachment":
             slow = slow * 9 // 10  # the head of the message passes too, and what is left must not be waited for

@@ -42,12 +42,16 @@ class Step:
     link: str
     #: Empty = the next new connection.
     patterns: tuple[Pattern, ...] = ()
-    #: The message of the branch that the patterns name.
-    number: int = 2
+    #: The patterns name the last message of the branch; otherwise the second.
+    last: bool = False
     #: Only branches whose messages are answered have it.
     answered: bool = False
     #: Its bytes contain the message, so that a large one takes time.
     carries_body: bool = False
+
+    def number(self, count: int) -> int:
+        """The number of the message that the patterns name, of so many: an even one, which does not expire."""
+        return count // 2 * 2 if self.last else 2
 
     @property
     def moments(self) -> tuple[Moment, ...]:
@@ -55,7 +59,8 @@ class Step:
 
 
 MARKER = Pattern("{branch}#{number};")
-ACKNOWLEDGED = Pattern("AcknowledgementRange", Way.REPLY)
+#: The reply to a message. Of those that are sent at once, that to the last one has the acknowledgement.
+REPLIED = Pattern("HTTP/1.1 2", Way.REPLY)
 COMMIT = Pattern("COMMIT")
 
 #: A program reads the message from its database.
@@ -71,26 +76,19 @@ _HANDLED = (
 )
 
 
+_ACKNOWLEDGED = Step("acknowledge", "there", (MARKER, REPLIED), last=True)
 _THERE = (
     Step("connect", "there"),
     Step("create-sequence", "there", (Pattern("CreateSequence>"),)),
     Step("receive", "there", (MARKER,), carries_body=True),
 )
 
-
-def _stored(database: str, link: str, prefix: str = "") -> tuple[Step, ...]:
-    """It is stored where it has arrived, and acknowledged."""
-    return (
-        Step(f"{prefix}store", database, (MARKER, COMMIT)),
-        Step(f"{prefix}acknowledge", link, (MARKER, ACKNOWLEDGED)),
-    )
-
-
 #: The steps of Mercury's built-in programs, in the order in which a message passes them.
 MERCURY_STEPS = (
     *_STORED_BY_CLIENT,
     *_THERE,
-    *_stored("server-db", "there"),
+    Step("store", "server-db", (MARKER, COMMIT)),
+    _ACKNOWLEDGED,
     *_HANDLED,
     Step("answer", "back", (MARKER,), answered=True),
     Step("settle", "client-db", (Pattern("/* settle {branch} {number}; */"), COMMIT), answered=True),
@@ -101,19 +99,21 @@ PAIR_STEPS = (*MERCURY_STEPS, Step("write", "server-db", (Pattern("/* write */")
 RELAY_STEPS = (
     *_STORED_BY_CLIENT,
     *_THERE,
-    *_stored("relay-db", "there"),
+    Step("store", "relay-db", (MARKER, COMMIT)),
+    _ACKNOWLEDGED,
     Step("relay", "relay-db", (READ, COMMIT)),
     # The messages of all branches are of one client, so they are in one sequence: it is created before them.
     Step("onward-connect", "onward"),
     Step("onward-receive", "onward", (MARKER,), carries_body=True),
-    *_stored("server-db", "onward", "onward-"),
+    Step("onward-store", "server-db", (MARKER, COMMIT)),
+    Step("onward-acknowledge", "onward", (MARKER, REPLIED), last=True),
     *_HANDLED,
 )
 #: With a stage in front of the server's store, which is a file: what is stored there is no step.
 STAGE_STEPS = (
     *_STORED_BY_CLIENT,
     *_THERE,
-    Step("acknowledge", "there", (MARKER, ACKNOWLEDGED)),
+    _ACKNOWLEDGED,
     Step("move", "server-db", (MARKER, COMMIT)),
     *_HANDLED,
 )
