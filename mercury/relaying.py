@@ -13,6 +13,7 @@ from mercury.engine.failover_uri import SCHEME, is_failover, name_of, read_failo
 from mercury.errors import ApplicationFault, ConfigurationError, PayloadError
 from mercury.service import paths
 from mercury.service.definition import Service
+from mercury.statemachine.bounds import INDEXED_BYTES
 from mercury.wire.mapping import from_xml, to_xml
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
             headers=[*others, header],
             expires_at=context.expires_at,
             # By it `mercury reconcile` finds here what the client has sent under that MessageID.
-            correlation=_short(first) if first else None,
+            correlation=_correlation(first),
             tx=context.transaction,
         )
 
@@ -139,6 +140,12 @@ def key_of(relayed: str, peer: str | None) -> str:
     if not relayed:
         return peer or "default"
     return f"relayed {hashlib.sha256(relayed.encode('utf-8', 'backslashreplace')).digest()[0]}"
+
+
+def _correlation(message_id: str) -> str | None:
+    """A MessageID as the correlation, unless it is one that a store does not take: a peer has written it."""
+    fits = 0 < len(message_id.encode("utf-8", "backslashreplace")) <= INDEXED_BYTES and message_id.isprintable()
+    return message_id if fits else None
 
 
 def _place(url: str) -> tuple[str, int | None, str]:
