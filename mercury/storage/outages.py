@@ -12,8 +12,11 @@ from mercury.statemachine.retransmission import Backoff
 
 log = logging.getLogger("mercury.store")
 
-#: Back-off of every loop that works on the store, in seconds.
+#: Back-off of work that fails while other work on the store does not, in seconds.
 PAUSES = Backoff(base=0.1, cap=5.0)
+#: Back-off of a loop to which the store does not answer, in seconds. A store that fails over is back within seconds,
+#: and each loop may find it as late as this: an attempt costs little, so it is short.
+OUTAGE_PAUSES = Backoff(base=0.1, cap=1.0)
 #: Seconds without a failure after which the outage is over. Longer than any of these pauses, and long enough that
 #: occasional lock timeouts count as one outage.
 REPEAT_INTERVAL = 6.0

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mercury.engine.exchange import Step
 from mercury.errors import StorageError
-from mercury.storage.outages import PAUSES, Outages
+from mercury.storage.outages import OUTAGE_PAUSES, PAUSES, Outages
 
 log = logging.getLogger("mercury.runtime")
 
@@ -205,7 +205,7 @@ class WorkerThread(threading.Thread):
             except StorageError as error:
                 failures += 1
                 pool.outages.failed(error, self.name)
-                wait = PAUSES.delay(failures, 0.0)
+                wait = OUTAGE_PAUSES.delay(failures, 0.0)
             except Exception:
                 failures += 1
                 log.exception("%s failed; it will be repeated", self.name)

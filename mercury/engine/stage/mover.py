@@ -16,7 +16,7 @@ from mercury.storage.api import StorageManager, Topic
 from mercury.storage.claims import WorkFilter
 from mercury.storage.gauges import Waits
 from mercury.storage.letters import Direction
-from mercury.storage.outages import PAUSES, Outages
+from mercury.storage.outages import OUTAGE_PAUSES, Outages
 
 log = logging.getLogger("mercury.engine.stage")
 
@@ -61,7 +61,7 @@ class StageMover:
 
     def run_once(self, now: float) -> Step:
         """Move one batch."""
-        if now < self._retry_at <= now + PAUSES.cap:  # the clock may have been set back
+        if now < self._retry_at <= now + OUTAGE_PAUSES.cap:  # the clock may have been set back
             return Step(more=False)
         stage = self._context.store
         due = stage.due_invoker(now, self._context.settings.sequence_batch, self._work_filter)
@@ -76,7 +76,7 @@ class StageMover:
             self._write(moves, now)
         except StorageError as error:
             self._failures += 1
-            self._retry_at = now + PAUSES.delay(self._failures, 0.0)
+            self._retry_at = now + OUTAGE_PAUSES.delay(self._failures, 0.0)
             self._outages.failed(error, "what is in the stage")
             return Step(more=False)
         self._failures = 0

@@ -22,7 +22,7 @@ from psycopg import sql
 from sqlalchemy import URL
 
 from mercury.storage.api import Topic
-from mercury.storage.outages import PAUSES
+from mercury.storage.outages import OUTAGE_PAUSES
 
 log = logging.getLogger("mercury.storage")
 
@@ -119,7 +119,7 @@ class Notifier:
                     connection.close()
                     connection = None
                 failures += 1
-                self._closing.wait(PAUSES.delay(failures, 0.0))
+                self._closing.wait(OUTAGE_PAUSES.delay(failures, 0.0))
         if connection is not None:
             connection.close()
 
@@ -159,7 +159,7 @@ class Notifier:
             except psycopg.Error as error:
                 interrupted, failures = True, failures + 1
                 log.debug("notifications are interrupted: %s", error)
-                self._closing.wait(PAUSES.delay(failures, 0.0))
+                self._closing.wait(OUTAGE_PAUSES.delay(failures, 0.0))
 
     def _received(self, payload: str) -> None:
         sender, _, names = payload.partition(":")

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 
 from mercury.errors import StorageError
-from mercury.storage.outages import PAUSES, Outages
+from mercury.storage.outages import OUTAGE_PAUSES, Outages
 from mercury.storage.xa.recovery import Recovery
 from mercury.storage.xa.resources import Resource
 
@@ -98,7 +98,7 @@ class _Loop(threading.Thread):
             except Exception:
                 failures += 1
                 log.exception("%s failed; it will be repeated", self.name)
-            wait = max(self._interval, PAUSES.delay(failures, 0.0) if failures else 0.0)
+            wait = max(self._interval, OUTAGE_PAUSES.delay(failures, 0.0) if failures else 0.0)
             self.first.set()
             if not self.ended:
                 self.called.wait(wait)

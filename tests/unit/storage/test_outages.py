@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from mercury.errors import DataError, StorageError, TransientStorageError
-from mercury.storage.outages import PAUSES, REPEAT_INTERVAL, Outages
+from mercury.storage.outages import OUTAGE_PAUSES, PAUSES, REPEAT_INTERVAL, Outages
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
@@ -39,6 +39,10 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
 def test_pauses_grow_up_to_less_than_what_counts_as_calm() -> None:
     assert [PAUSES.delay(failures, 0.0) for failures in (1, 2, 3)] == [0.1, 0.2, 0.4]
     assert PAUSES.delay(10_000, 0.0) == PAUSES.cap < REPEAT_INTERVAL
+
+
+def test_a_store_that_is_back_is_found_within_a_second_however_long_it_was_away() -> None:
+    assert [OUTAGE_PAUSES.delay(failures, 0.0) for failures in (1, 2, 5, 10_000)] == [0.1, 0.2, 1.0, 1.0]
 
 
 def test_a_refused_value_is_logged_and_hides_no_outage(caplog: pytest.LogCaptureFixture) -> None:
