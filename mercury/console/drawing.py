@@ -14,8 +14,8 @@ from mercury.statemachine.words import EVENTS, STATES
 from mercury.texts import counted
 
 #: The size of a state's box, and the places of the boxes' centers in columns and rows.
-WIDTH, HEIGHT = 138, 44
-COLUMN, ROW = 178, 84
+WIDTH, HEIGHT = 158, 44
+COLUMN, ROW = 204, 84
 RMS_PLACES: Mapping[RmsState, tuple[float, float]] = MappingProxyType(
     {
         RmsState.NEW: (0, 0),

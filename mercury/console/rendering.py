@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from importlib.resources import files
 from zoneinfo import ZoneInfo
@@ -16,6 +17,8 @@ from mercury.console.visits import link
 from mercury.storage.searching import Count
 from mercury.texts import counted, printable, span
 
+#: The places in an address where a line may break.
+_AFTER_SIGN = re.compile(r"(?<=[/.:?&=_-])(?=\w)")
 #: The most characters that a cell of a table shows of a text.
 SHOWN = 120
 
@@ -43,6 +46,8 @@ class Templates:
             "counted": with_words,
             "rate": rate,
             "milliseconds": milliseconds,
+            "duration": duration,
+            "breakable": breakable,
             "shortened": shortened,
             "size": size,
             "pretty": pretty,
@@ -100,6 +105,16 @@ def milliseconds(seconds: float | None) -> str:
     if seconds is None:
         return "none"
     return f"{seconds * 1000:,.1f} ms" if seconds < 1 else f"{seconds:,.1f} s"
+
+
+def duration(seconds: float) -> str:
+    """The time between two moments, in seconds."""
+    return milliseconds(max(0.0, seconds)) if seconds < 60 else span(seconds)
+
+
+def breakable(text: object) -> Markup:
+    """An address or a name as HTML, whose lines break behind its signs and not within its words."""
+    return Markup("<wbr>").join(_AFTER_SIGN.split(printable(str(text), lines=True)))
 
 
 def shortened(text: object, most: int = SHOWN) -> str:

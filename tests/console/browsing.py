@@ -42,7 +42,7 @@ class Answer:
     @property
     def words(self) -> str:
         """The text of the page without tags."""
-        body = re.sub(r"<(head|svg|script)\b.*?</\1>", " ", self.text, flags=re.DOTALL)
+        body = re.sub(r"<(head|svg|script)\b.*?</\1>", " ", self.text.replace("<wbr>", ""), flags=re.DOTALL)
         return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
 
     def form(self, action: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""A console over an empty store, in a real server."""
+"""A console over an empty store, in a real server; and one browser for all tests of a process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from selenium.webdriver.chrome.webdriver import WebDriver
 
 from mercury.console.console import Console
 from mercury.storage.opening import open_sql_store
@@ -14,6 +15,16 @@ from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
 
 from .browsing import Browser, console_of, serving
+from .chromium import chromium
+
+#: Of a page.
+WIDTH = 1240
+
+
+@pytest.fixture(scope="session")
+def driver() -> Iterator[WebDriver]:
+    with chromium(width=WIDTH) as made:
+        yield made
 
 
 @pytest.fixture

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 from PIL import Image
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.wait import WebDriverWait
+
+from mercury.operations.operator import Operations
+from mercury.storage.audit import Actor
+from mercury.storage.bulk import BulkAction
+from mercury.storage.letters import LetterFilter
+from mercury.storage.opening import open_sql_store
 
 from .browsing import OPERATOR
 from .chromium import chromium
@@ -39,7 +47,18 @@ def pages(prepared: Prepared) -> dict[str, str]:
         "reconcile": "reconcile",
         "nodes": "nodes",
         "audit": "audit",
+        "done": "messages?state=done",
     }
+
+
+def begin(prepared: Prepared) -> int:
+    """Begin a bulk action, and stop it after some of its letters; returns its number."""
+    with contextlib.closing(open_sql_store(prepared.url)) as store:
+        actions = Operations(store, prepared.clock).bulk_actions
+        number = actions.begin(BulkAction.REDRIVE, LetterFilter(endpoint=BILLING), Actor("Ada"), reason="it is back").id
+        with patch("mercury.operations.bulk_actions.BATCH", 4):
+            actions.advance(number)
+        return actions.stop(number).id
 
 
 def log_in(driver: WebDriver, url: str) -> None:
@@ -71,6 +90,8 @@ def main() -> None:
         for name, page in pages(made.prepared).items():
             driver.get(f"{url}{page}")
             sizes[name] = take(driver, name)
+        driver.get(f"{url}bulk?id={begin(made.prepared)}")
+        sizes["bulk"] = take(driver, "bulk")
     sys.stdout.write("".join(f"{size:>7} console-{name}.png\n" for name, size in sizes.items()))
 
 

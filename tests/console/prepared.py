@@ -102,6 +102,7 @@ def prepare(folder: Path, text: Callable[[str], str] = lambda _field: "") -> Pre
         """Nothing."""
 
     store = open_sql_store(url)
+    store.clock = clock
     with Pair(
         orders(POISON, policy),
         returns(),

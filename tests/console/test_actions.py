@@ -151,6 +151,21 @@ def test_an_operator_says_that_a_destination_is_new_when_another_store_has_answe
     assert actions == [("replace", kind, "Ada", "moved") for kind in ("sequence", "destination")]
 
 
+def test_sequences_that_are_stuck_stand_before_the_list_unless_something_is_chosen(
+    browser: Browser, prepared: Prepared
+) -> None:
+    page = browser.get("sequences")
+    trouble, _, every = page.words.partition(" All Sequence ")
+    for name in (prepared.gap, prepared.poisoned, prepared.suspended):
+        assert name in trouble
+        assert name in every
+    assert "nothing" not in trouble
+    for chosen in ("sequences?side=source", "sequences?stuck=yes", "sequences?after=s0", "sequences?key=shelf-1"):
+        other = browser.get(chosen)
+        assert other.status == 200
+        assert "Stuck, or held back" not in other.words
+
+
 # --- messages and services -------------------------------------------------------------------------------------------
 
 

@@ -28,6 +28,7 @@ PAGES = (
         "audit",
     ),
     *("message?direction=inbound&position=1", "message?direction=outbound&position=8", "reconcile", "doubt"),
+    *("messages?state=done", "sequences?stuck=yes", "audit?action=suspend"),
 )
 
 

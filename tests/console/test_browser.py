@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from selenium.common.exceptions import WebDriverException
 from selenium.webdriver.chrome.webdriver import WebDriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.wait import WebDriverWait
 
 from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor
@@ -20,20 +18,12 @@ from mercury.storage.sql.store import SqlStore
 
 from .attack import text_of
 from .browsing import OPERATOR, READER, console_of, serving
-from .chromium import chromium, missing
-from .pictures import WIDTH, pages
+from .chromium import missing
+from .clicking import complaints, log_in, main_text, press, wait
+from .pictures import pages
 from .prepared import BILLING, Prepared, prepare
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
-
-#: Seconds that a condition may take.
-PATIENCE = 20.0
-
-
-@pytest.fixture(scope="module")
-def driver() -> Iterator[WebDriver]:
-    with chromium(width=WIDTH) as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -57,36 +47,6 @@ def url(store: SqlStore, prepared: Prepared, driver: WebDriver) -> Iterator[str]
     with serving(console_of(store, prepared.clock).application()) as at:
         yield at
         driver.get("about:blank")
-
-
-def log_in(driver: WebDriver, url: str, token: str = OPERATOR) -> None:
-    driver.get(f"{url}login")
-    driver.delete_all_cookies()
-    driver.get(f"{url}login")
-    driver.find_element(By.ID, "token").send_keys(token)
-    driver.find_element(By.ID, "name").send_keys("Ada", Keys.ENTER)
-    wait(driver, lambda: driver.title.startswith("Overview"))
-
-
-def wait(driver: WebDriver, condition: Callable[[], object]) -> None:
-    """Wait until a condition is true; a live page may replace an element between its search and its use."""
-    gone = [WebDriverException]  # an element that is replaced meanwhile is stale, or its node is unknown
-    WebDriverWait(driver, PATIENCE, 0.02, ignored_exceptions=gone).until(lambda _: condition())
-
-
-def main_text(driver: WebDriver) -> str:
-    return driver.find_element(By.TAG_NAME, "main").text
-
-
-def press(driver: WebDriver, text: str) -> None:
-    """Press the first button or link with a text, sought again where the live page has replaced it."""
-    path = f"//main//*[(self::button or self::a) and normalize-space()='{text}']"
-    wait(driver, lambda: driver.find_element(By.XPATH, path).click() is None)
-
-
-def complaints(driver: WebDriver) -> list[str]:
-    """What the browser has refused, and errors of the script."""
-    return [each["message"] for each in driver.get_log("browser") if each["level"] in ("SEVERE", "WARNING")]
 
 
 @pytest.mark.parametrize("token", [OPERATOR, READER])
@@ -172,16 +132,21 @@ def test_the_keyboard_reaches_the_content_and_the_pages(driver: WebDriver, url: 
 
 
 @pytest.mark.parametrize("scheme", ["dark", "light"])
-def test_pages_follow_the_color_scheme_and_fit_a_narrow_screen(driver: WebDriver, url: str, scheme: str) -> None:
+def test_pages_follow_the_color_scheme_and_fit_a_narrow_screen(
+    driver: WebDriver, url: str, prepared: Prepared, scheme: str
+) -> None:
     log_in(driver, url)
     feature = {"name": "prefers-color-scheme", "value": scheme}
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     size = {"width": 360, "height": 740, "deviceScaleFactor": 1, "mobile": True}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     try:
-        for page in ("", "sequences", "letters", "audit"):
+        for page in [*pages(prepared).values(), "messages?state=done"]:
             driver.get(f"{url}{page}")
-            assert driver.execute_script("return document.documentElement.scrollWidth") <= 360
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= 360, page
+            # Each row is a card, and nothing of it has to be scrolled to.
+            wide = "return [...document.querySelectorAll('.table')].some(each => each.scrollWidth > each.clientWidth)"
+            assert not driver.execute_script(wide), page
             back = driver.execute_script("return getComputedStyle(document.body).backgroundColor")
             brightness = sum(int(part) for part in back.removeprefix("rgb(").removesuffix(")").split(","))
             assert (brightness < 200) == (scheme == "dark")

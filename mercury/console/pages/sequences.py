@@ -16,10 +16,13 @@ from mercury.operations.sequences import SequenceLine, WholeSequence
 from mercury.statemachine.tables import RmdState, RmsState
 from mercury.statemachine.words import BY_NAME, STATES
 from mercury.storage.records import RmdRecord, RmsRecord, Role
-from mercury.storage.searching import SequenceFilter, UnknownPlace
+from mercury.storage.searching import Page, SequenceFilter, UnknownPlace
 
 #: The sequences of one page of the list.
 PAGE = 50
+#: The stuck sequences that stand before the list, unless something is chosen or another page is shown.
+TROUBLE, STUCK = 20, SequenceFilter(stuck=True)
+CHOICE = ("side", "state", "endpoint", "key", "id", "stuck", "active", "after")
 SIDES = ("source", "destination")
 #: The name of the service of responses in addresses.
 NO_SERVICE = "-"
@@ -49,10 +52,15 @@ def add_pages(site: Site, operations: Operations) -> None:
             stuck=visit.flag("stuck"),
         )
         found, after = (operations.sequences.named(part, PAGE), None) if part else page_of(operations, which, visit)
+        chosen = any(visit.given(name) for name in CHOICE)
+        none: Page[SequenceLine] = Page(())
+        trouble = none if chosen else operations.sequences.page(STUCK, limit=TROUBLE)
         return View(
             template="sequences.html",
             values={
                 "lines": found,
+                "trouble": trouble.items,
+                "more_trouble": trouble.after is not None,
                 "after": after,
                 "which": which,
                 "sides": SIDES,

@@ -1,0 +1,264 @@
+"""Every action of the pages by clicks in a real browser, as an operator; and a reader, who is offered none."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from selenium.webdriver.chrome.webdriver import WebDriver
+from selenium.webdriver.common.by import By
+
+from mercury.operations.operator import Operations
+from mercury.storage.audit import Actor
+from mercury.storage.bulk import BulkAction, BulkState
+from mercury.storage.letters import EVERY_LETTER
+from mercury.storage.opening import name_resources, open_sql_store
+from tests.postgres import PostgresServer
+from tests.xa.places import Places, fill_application
+
+from .browsing import OPERATOR, READER, SETTINGS, console_of, serving
+from .chromium import missing
+from .clicking import complaints, log_in, main_text, press, wait
+from .in_doubt import leave_in_doubt
+from .pictures import pages
+from .prepared import BANK, Prepared, prepare
+
+pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
+
+BILLING_2 = "http://billing-2.example/services/invoices"
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(tmp_path_factory.mktemp("clicks"))
+
+
+@pytest.fixture(scope="module")
+def served(
+    prepared: Prepared, postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Operations]]:
+    """One console for all tests of this module, with transactions in doubt."""
+    reports = tmp_path_factory.mktemp("reports")
+    (reports / "orders.toml").write_text("")
+    with contextlib.ExitStack() as stack:
+        app = postgres_server.create()
+        stack.callback(postgres_server.drop, app)
+        fill_application(app)
+        places = Places(prepared.url, app)
+        stack.callback(places.close)
+        stack.callback(places.clean)
+        leave_in_doubt(places, prepared.clock.now)
+        store = stack.enter_context(contextlib.closing(open_sql_store(prepared.url)))
+        coordinator = name_resources(store, {"app": app})
+        settings = replace(SETTINGS, reports=str(reports))
+        console = console_of(store, prepared.clock, settings, coordinator=lambda: coordinator)
+        stack.callback(console.close)
+        yield stack.enter_context(serving(console.application())), Operations(store, prepared.clock)
+
+
+@pytest.fixture
+def url(served: tuple[str, Operations], driver: WebDriver) -> Iterator[str]:
+    log_in(driver, served[0])
+    yield served[0]
+    assert complaints(driver) == []
+    driver.get("about:blank")
+
+
+@pytest.fixture
+def operations(served: tuple[str, Operations]) -> Operations:
+    return served[1]
+
+
+def click(driver: WebDriver, *texts: str) -> None:
+    for text in texts:
+        press(driver, text)
+
+
+def fill(driver: WebDriver, name: str, text: str) -> None:
+    field = driver.find_element(By.ID, name)
+    field.clear()
+    field.send_keys(text)
+
+
+def says(driver: WebDriver, text: str) -> None:
+    wait(driver, lambda: text in main_text(driver))
+
+
+def last(operations: Operations) -> tuple[str, str, str]:
+    entry = operations.audit(limit=1).items[0]
+    return entry.action, entry.actor, entry.note
+
+
+# The first test: those behind it change the store.
+def test_a_reader_is_offered_no_action_on_any_page_and_logs_out(
+    driver: WebDriver, url: str, prepared: Prepared
+) -> None:
+    log_in(driver, url, READER)
+    for page in [*pages(prepared).values(), "service?name=orders", "messages?state=done"]:
+        if page.startswith("letters-redrive"):
+            continue
+        driver.get(f"{url}{page}")
+        assert driver.find_elements(By.CSS_SELECTOR, "main form[method=post]") == [], page
+        assert {each.text for each in driver.find_elements(By.CSS_SELECTOR, "main button")} <= {"Show", "Find"}, page
+        assert driver.find_elements(By.CSS_SELECTOR, "main a.button") == [], page
+    driver.find_element(By.XPATH, "//button[.='Log out']").click()
+    wait(driver, lambda: driver.title.startswith("Log in"))
+
+
+def test_a_sequence_is_suspended_resumed_closed_and_terminated(
+    driver: WebDriver, url: str, operations: Operations, prepared: Prepared
+) -> None:
+    driver.get(f"{url}sequences")
+    click(driver, prepared.gap)
+    click(driver, "Suspend")
+    says(driver, "Suspended: no process works on it")
+    click(driver, "Resume")
+    says(driver, "Resumed: its work is due now.")
+    for action in ("Close", "Terminate"):
+        click(driver, f"{action}…")
+        says(driver, f"{action} the sequence?")
+        click(driver, "Cancel")
+        click(driver, f"{action}…")
+        fill(driver, "why", "the client was moved")
+        click(driver, f"{action} it")
+        says(driver, f"A process that runs on this store will {action.lower()} it.")
+        assert last(operations) == (action.lower(), "Ada", "the client was moved")
+
+
+def test_a_source_is_restarted_in_a_successor(driver: WebDriver, url: str, operations: Operations) -> None:
+    driver.get(f"{url}sequences")
+    fill(driver, "key", "shelf-1")
+    click(driver, "Show")
+    driver.find_element(By.CSS_SELECTOR, "td a[href^='sequence?']").click()
+    click(driver, "Restart in a successor…")
+    driver.find_element(By.NAME, "resend").click()
+    click(driver, "Restart it")
+    says(driver, "Restarted: a successor sends the rest. Messages that may have arrived are sent again.")
+    assert last(operations)[0] == "restart"
+
+
+def test_a_poison_message_is_tried_again_and_parked(driver: WebDriver, url: str, operations: Operations) -> None:
+    click(driver, "service orders: 1 sequence is held back by a message that its handler refuses")
+    driver.find_element(By.CSS_SELECTOR, "td a[href^='message?']").click()
+    click(driver, "Try again now")
+    says(driver, "It is due now")
+    click(driver, "Park…")
+    fill(driver, "why", "it is wrong")
+    click(driver, "Park it")
+    says(driver, "It is parked as soon as a process with its service reads it")
+    assert last(operations) == ("park", "Ada", "it is wrong")
+
+
+def test_a_service_is_paused_and_resumed(driver: WebDriver, url: str, operations: Operations) -> None:
+    driver.get(f"{url}services")
+    click(driver, "returns", "Pause")
+    says(driver, "Paused by Ada")
+    click(driver, "Resume")
+    says(driver, "Resumed: what waits is delivered now.")
+    assert last(operations)[0] == "resume"
+
+
+def test_one_dead_letter_is_edited_redirected_redriven_and_discarded(
+    driver: WebDriver, url: str, operations: Operations
+) -> None:
+    driver.get(f"{url}letter?id=letter-1")
+    click(driver, "Edit a copy…")
+    payload = driver.find_element(By.ID, "payload").get_attribute("value") or ""
+    fill(driver, "payload", payload.replace("<o:id>1<", "<o:id>1000<"))
+    click(driver, "Send the copy")
+    says(driver, "The edited copy is sent as message")
+    assert last(operations)[0] == "edit"
+    driver.get(f"{url}letter?id=letter-2")
+    click(driver, "Redirect to another endpoint…")
+    fill(driver, "new_endpoint", BILLING_2)
+    click(driver, "Redirect")
+    says(driver, f"1 redirected to {BILLING_2}.")
+    for name, action, was in (("letter-3", "Redrive", "redriven"), ("letter-4", "Discard", "discarded")):
+        driver.get(f"{url}letter?id={name}")
+        click(driver, f"{action}…", "Cancel", f"{action}…", action)
+        says(driver, f"1 {was}.")
+        assert last(operations)[0] == action.lower()
+
+
+def test_all_that_match_are_redriven_also_those_that_may_take_effect_twice_and_the_rest_discarded(
+    driver: WebDriver, url: str, operations: Operations
+) -> None:
+    driver.get(f"{url}letters")
+    fill(driver, "endpoint", BANK)
+    click(driver, "Show", "Redrive…")
+    driver.find_element(By.NAME, "twice").click()
+    click(driver, "Redrive")
+    says(driver, "2 redriven.")
+    fill(driver, "reason", "LookupError")
+    click(driver, "Show", "Discard…", "Discard")
+    says(driver, "1 discarded.")
+    assert [each.action.value for each in operations.bulk_actions.newest(2)] == ["discard", "redrive"]
+
+
+def test_a_bulk_action_that_has_stopped_goes_on_or_is_cancelled(
+    driver: WebDriver, url: str, operations: Operations
+) -> None:
+    begun = [operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, Actor("Grace")) for _ in range(2)]
+    for bulk in begun:
+        operations.bulk_actions.stop(bulk.id)
+    driver.get(f"{url}letters")
+    driver.find_element(By.CSS_SELECTOR, f"a[href='bulk?id={begun[0].id}']").click()
+    says(driver, "It has stopped")
+    click(driver, "Cancel…", "Cancel it")
+    says(driver, "it was cancelled")
+    driver.get(f"{url}bulk?id={begun[1].id}")
+    click(driver, "Go on")
+    says(driver, "it is done")
+    found = [operations.bulk_actions.one(each.id) for each in begun]
+    assert [each.state for each in found if each is not None] == [BulkState.CANCELLED, BulkState.DONE]
+
+
+def test_transactions_in_doubt_are_rolled_back_and_committed(
+    driver: WebDriver, url: str, operations: Operations
+) -> None:
+    driver.get(f"{url}doubt")
+    undecided = driver.find_element(By.XPATH, "//tr[td[contains(., 'none yet')]]")
+    undecided.find_element(By.LINK_TEXT, "Roll back…").click()
+    click(driver, "Roll it back")
+    says(driver, "Rolled back:")
+    click(driver, "Commit…", "Commit it")
+    says(driver, "Committed:")
+    says(driver, "Nothing is in doubt.")
+    assert last(operations)[0] == "resolved"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("pyspark") is None, reason="needs the extra spark")
+def test_a_comparison_is_started(
+    driver: WebDriver, url: str, operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.console.reports._COMMAND", (sys.executable, "-c", "pass"))
+    driver.get(f"{url}reconcile")
+    click(driver, "Start")
+    says(driver, "The comparison orders is running.")
+    assert last(operations)[0] == "reconcile"
+
+
+def test_the_audit_is_filtered_by_an_action_of_the_list_and_leads_to_what_was_done(
+    driver: WebDriver, url: str, operations: Operations
+) -> None:
+    operations.service_actions.pause("returns", Actor("Grace"))
+    operations.service_actions.resume("returns", Actor("Grace"))
+    driver.get(f"{url}audit")
+    driver.find_element(By.XPATH, "//select[@id='action']/option[.='pause']").click()
+    click(driver, "Show")
+    says(driver, "paused by Grace")
+    click(driver, "returns")
+    says(driver, "It runs.")
+
+
+def test_a_login_needs_a_name(driver: WebDriver, url: str) -> None:
+    driver.find_element(By.XPATH, "//button[.='Log out']").click()
+    wait(driver, lambda: driver.title.startswith("Log in"))
+    driver.find_element(By.ID, "token").send_keys(OPERATOR)
+    driver.find_element(By.CSS_SELECTOR, "form button.main").click()
+    assert driver.execute_script("return document.getElementById('name').matches(':invalid')")
+    assert driver.title.startswith("Log in")
