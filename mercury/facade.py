@@ -21,6 +21,7 @@ from mercury.client.sender_port import SenderPort
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.events import DeadLettered
 from mercury.engine.ids import Ids, RandomIds
+from mercury.engine.members import Members
 from mercury.engine.membership import MemberRole, MemberStatus
 from mercury.engine.observers import Observer
 from mercury.engine.registry import Registry
@@ -151,6 +152,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         self.bodies = Bodies(limit, http, settings.engine.limits.largest)
         known, others = settings.credentials.added_to(peers or {}, settings.tls.others), settings.tls.others
         self.peers = Peers(settings.security.added_to(known, others), others, settings.failover)
+        #: The processes that clients may use; ``None`` = they are not named.
+        self.members = Members(settings.failover) if settings.failover.public_address is not None else None
         responses = responses_url(settings.address)
         self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
         self._given_transport = transport
@@ -250,7 +253,9 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             addresses=self.peers.addresses,
             tracing=self.traces,
         )
-        engine = make(store=self.store, settings=settings, store_id=self.store.id)
+        # The sequences behind a stage are at this process alone.
+        members = self.members if self._staging is None else None
+        engine = make(store=self.store, settings=settings, store_id=self.store.id, members=members)
         if self.coordinator is not None:
             self.coordinator.start(engine.outages)  # what was left in doubt holds locks: before anything is served
         self._runtime = self._run(engine, self.store, self.settings.runtime)

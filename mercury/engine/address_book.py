@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from mercury.engine.addresses import split_url
 from mercury.engine.failover_uri import SCHEME, FailoverUri, is_failover, name_of, read_failover
 from mercury.errors import ConfigurationError
 from mercury.statemachine.failover import Address, AddressList, FailoverOptions, Failure, Until
@@ -22,8 +24,23 @@ class FailoverSettings:
     #: Each entry ``NAME=failover:(URL,URL)?options``: then ``mercury.to("failover:NAME")`` sends there, and its
     #: addresses and options can change while messages wait.
     destinations: tuple[str, ...] = field(default=())
+    #: The URL at which clients reach this process and no other one, ``http://host:port``: it is named to clients that
+    #: ask for the members of their destination (``updateURIsSupported=true``); ``None`` = none are named.
+    public_address: str | None = None
+    #: A regular expression: members whose whole ``public_address`` does not match are not named; empty = all are.
+    members_filter: str = ""
+    #: Clients choose among the members anew, each at a random time within 30 s, when there is a new one.
+    rebalance: bool = False
 
     def __post_init__(self) -> None:
+        if self.public_address is not None:
+            parts = split_url(self.public_address)
+            if parts.path not in ("", "/") or parts.query or parts.fragment or parts.username is not None:
+                raise ConfigurationError(f"public_address: {self.public_address!r} is not of the form http://host:port")
+        try:
+            re.compile(self.members_filter)
+        except re.error as error:
+            raise ConfigurationError(f"members_filter: {self.members_filter!r} is no pattern: {error}") from error
         if len(_named(self.destinations)) < len(self.destinations):
             raise ConfigurationError("destinations: a name stands there twice")
 
@@ -79,8 +96,24 @@ class AddressBook:
                 )
             known = self._list(found.endpoint)
             known.options = found.options
-            known.update(found.urls)
+            if not found.options.asks:
+                known.update(found.urls)
         return found
+
+    def given(self, endpoint: str) -> tuple[str, ...]:
+        """The addresses that the application or the settings have given.
+
+        :raises ConfigurationError: the destination is not known.
+        """
+        return self._known(endpoint).urls
+
+    def update(self, endpoint: str, urls: Sequence[str], rebalanced_at: float | None) -> bool:
+        """See `AddressList.update`.
+
+        :raises ConfigurationError: the destination is not known.
+        """
+        with self._mutex:
+            return self._list(endpoint).update(urls, rebalanced_at)
 
     def first(self, url: str) -> str:
         """An address of a destination; a URL that is no list is returned unchanged."""

@@ -150,7 +150,19 @@ def _options(query: str, urls: tuple[str, ...]) -> FailoverOptions:
         exchange_timeout=None if exchange < 0 else exchange,
         warn_after=counts["warnAfterReconnectAttempts"],
         priority=_priority(take.flag("priorityBackup", default=False), given.get("priorityURIs"), urls),
+        updates=take.flag("updateURIsSupported", default=False),
+        update_url=_document(given.get("updateURIsURL")),
     )
+
+
+def _document(url: str | None) -> str | None:
+    if url is not None and not url.startswith(("http:", "https:")):
+        raise ConfigurationError(
+            f"updateURIsURL: {url!r} is no http(s) URL; a list in a file belongs into the settings"
+        )
+    if url is not None:
+        split_url(url)
+    return url
 
 
 def _refuse(name: str, value: str) -> None:
@@ -165,10 +177,6 @@ def _refuse(name: str, value: str) -> None:
             f"{name}: of the options of each address there is nested.timeout only; certificates and headers are in "
             "Mercury(peers={...})"
         )
-    if name == "updateURIsSupported" and value != "false":
-        raise ConfigurationError("updateURIsSupported: the addresses are those of the list; leave it out")
-    if name == "updateURIsURL":
-        raise ConfigurationError("updateURIsURL: the addresses are those of the list; leave it out")
     if name not in _ALL:
         close = difflib.get_close_matches(name, _ALL, 1)
         hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(_ALL)}"

@@ -16,10 +16,12 @@ from typing import Protocol
 from mercury.engine.exchange import ACCEPTED, Answer, Arrival, HeldExchange
 from mercury.engine.ids import Ids
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
+from mercury.engine.members import Members
 from mercury.engine.refusal import refuse, with_status
 from mercury.engine.runtime.held_exchanges import HeldExchanges
 from mercury.engine.runtime.threads import Runtime
 from mercury.errors import ConfigurationError, Overloaded
+from mercury.service import publishing
 from mercury.service.answers import AnswerQueue
 from mercury.service.asgi import App, Receive, Scope, Send, headers_of, peer_of, send_message, send_text
 from mercury.service.bodies import Bodies, RequestRefused
@@ -27,6 +29,7 @@ from mercury.service.held import Hold, abort_of, hold_of, unsent_of
 from mercury.service.identity import Authenticate, identify
 from mercury.service.publishing import TEXT_TYPE, Documents, Page, Wanted, address_of, no_wsdl, page, wanted
 from mercury.service.shares import FREE, Share
+from mercury.service.stores import check_store, named
 from mercury.statemachine.trace import read_trace
 from mercury.storage.callers import network_of
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
@@ -66,6 +69,10 @@ class Host(Protocol):
     @property
     def address(self) -> str | None:
         """The URL at which peers reach the process; ``None`` = the URL that their requests name."""
+
+    @property
+    def members(self) -> Members | None:
+        """The members that clients may use; ``None`` = they are not named (``failover.public_address``)."""
 
     def documents(self, service: str) -> Documents:
         """The WSDL and the schemas of a service that is hosted here."""
@@ -143,25 +150,10 @@ class Endpoint:
 
     def _refusal(self, refused: RequestRefused, headers: dict[str, str]) -> HttpMessage:
         fault = refuse(refused.fault, headers.get("content-type", ""), self._host.ids)
-        return self._named(with_status(fault, refused.status))
-
-    def _named(self, reply: HttpMessage) -> HttpMessage:
-        """An answer that states the store of this process (decision 73)."""
-        runtime = self._host.runtime_for(self.service)
-        return reply if runtime is None or runtime.store_id is None else replace(reply, store=runtime.store_id)
-
-    def _check_store(self, runtime: Runtime | None, headers: dict[str, str]) -> None:
-        """Refuse what is meant for another store, before anything is done with it.
-
-        :raises RequestRefused: 421, which no peer takes for an answer of the store that it means.
-        """
-        meant = headers.get("mercury-store")
-        if meant is None or runtime is None or runtime.store_id is None or meant.strip() == runtime.store_id:
-            return
-        raise RequestRefused(421, "This is another store than the message is for; nothing was done with it.")
+        return named(with_status(fault, refused.status), self._host.runtime_for(self.service))
 
     async def _send_reply(self, scope: Scope, send: Send, reply: HttpMessage) -> None:
-        reply = self._named(reply)
+        reply = named(reply, self._host.runtime_for(self.service))
         if len(reply.body) > FREE:
             await self._send_large(scope, send, reply)
         else:
@@ -188,7 +180,7 @@ class Endpoint:
             identity = self._identity(exchange.scope, headers)
             if runtime is None:
                 raise self._not_running()
-            self._check_store(runtime, headers)
+            check_store(runtime, headers)
             http = _http(headers, body)
             arrival = self._arrival(exchange.scope, headers, http, runtime.decode(http, self.service), identity)
             self._queue(runtime, arrival, lambda answer: self._end(exchange, runtime, answer, headers))
@@ -199,7 +191,7 @@ class Endpoint:
         if exchange.is_over:
             _release(runtime, answer)
         elif answer.held is None and len(answer.http.body) <= FREE:
-            exchange.answer(self._named(answer.http))
+            exchange.answer(named(answer.http, runtime))
         else:
             exchange.go_on(lambda scope, _receive, send: self._finish(scope, send, runtime, answer, headers))
 
@@ -237,11 +229,14 @@ class Endpoint:
         return self._documents
 
     async def _publish(self, which: Wanted, scope: Scope, headers: dict[str, str], send: Send) -> None:
-        """Answer a GET with the WSDL or a schema; only clients that may post may read it."""
+        """Answer a GET with the WSDL, a schema or the members; only clients that may post may read it."""
         challenge: str | None = None
         try:
             self._identity(scope, headers)
-            answer = page(self.documents(), which, address_of(self._host.address, scope, headers))
+            if which.kind == "members":
+                answer = publishing.members_page(self._host.members, scope)
+            else:
+                answer = page(self.documents(), which, address_of(self._host.address, scope, headers))
         except RequestRefused as refused:
             answer = Page(refused.status, TEXT_TYPE, f"{refused.fault.reason}\n".encode())
             challenge = refused.challenge
@@ -309,7 +304,7 @@ class Endpoint:
         held. The last of what it returns is what WS-Security proved of the request."""
         identity = self._identity(scope, headers)
         runtime = self._host.runtime_for(self.service)
-        self._check_store(runtime, headers)
+        check_store(runtime, headers)
         secured = runtime is not None and runtime.is_secured(self.service)
         in_file = self.takes_attachments and not secured and is_package(headers.get("content-type", ""))
         body, share = await self._host.bodies.read(headers, receive, peer_of(scope), in_file=in_file)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 from urllib.parse import quote
 
+from mercury.engine.members import JSON_TYPE, QUERY, Members
 from mercury.errors import ConfigurationError
 from mercury.security.settings import MessageSecurity
 from mercury.service.definition import Service
@@ -124,13 +125,15 @@ class Page:
 class Wanted:
     """The document that a GET names."""
 
-    kind: Literal["wsdl", "xsd"]
+    kind: Literal["wsdl", "xsd", "members"]
     #: From 1; 0 = the WSDL itself.
     number: int = 0
 
 
 def wanted(query: bytes) -> Wanted | None:
     """The document that the query of a GET names; ``None`` = none."""
+    if query == QUERY.encode():
+        return Wanted("members")
     found = _QUERY.fullmatch(query.decode("latin-1"))
     if found is None:
         return None
@@ -153,6 +156,16 @@ def page(documents: Documents, which: Wanted, address: str | None) -> Page:
         return _text(400, str(error))
 
 
+def members_page(members: Members | None, scope: MutableMapping[str, Any]) -> Page:
+    """The answer to a GET for the members of a destination.
+
+    :param members: ``None`` = they are not named.
+    """
+    if members is None:
+        return _text(404, "The members are not named here: the setting failover.public_address is not set.")
+    return Page(200, JSON_TYPE, members.document(_path_of(scope)))
+
+
 def no_wsdl(error: ConfigurationError) -> Page:
     """The answer for a service without a WSDL."""
     return _text(500, f"This service has no WSDL: {error}")
@@ -169,12 +182,16 @@ def address_of(configured: str | None, scope: MutableMapping[str, Any], headers:
     :param headers: the headers by names in lower case.
     :returns: ``None`` = the setting is not set, and the Host header names no host.
     """
-    root, path = scope.get("root_path", ""), scope["path"]
-    if root and not path.startswith(root):
-        path = root + path
+    path = _path_of(scope)
     if configured is None:
         host = headers.get("host", "")
         if not host_in(host):
             return None
         configured = f"{scope.get('scheme', 'http')}://{host}"
     return configured + quote(path)
+
+
+def _path_of(scope: MutableMapping[str, Any]) -> str:
+    """The path of a request, as its client sees it."""
+    root, path = scope.get("root_path", ""), str(scope["path"])
+    return path if not root or path.startswith(root) else f"{root}{path}"

@@ -114,6 +114,9 @@ class WrappedStore:
     def note_node(self, node: Node) -> None:
         self.inner.note_node(node)
 
+    def members(self, since: float) -> list[str]:
+        return self.inner.members(since)
+
     def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
         self.inner.add_traffic(identifier, at, traffic)
 

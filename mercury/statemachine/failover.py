@@ -95,6 +95,14 @@ class FailoverOptions:
     warn_after: int = 10
     #: The addresses that are used before others, and returned to; empty = all are equal.
     priority: frozenset[str] = frozenset()
+    #: The destination is asked for its members, which replace the addresses; or the document at this URL is read.
+    updates: bool = False
+    update_url: str | None = None
+
+    @property
+    def asks(self) -> bool:
+        """Whether the addresses may change."""
+        return self.updates or self.update_url is not None
 
 
 @dataclass(slots=True)
@@ -137,6 +145,8 @@ class AddressList:
         self.connected = False
         #: Failures since an address last worked.
         self._failures = 0
+        #: When an address is chosen anew although one works.
+        self._rebalanced_at = float("inf")
 
     @property
     def addresses(self) -> tuple[Address, ...]:
@@ -155,6 +165,8 @@ class AddressList:
 
         :param chance: a random number, 0 <= n < 1.
         """
+        if now >= self._rebalanced_at:
+            self._rebalance(now, chance)
         current = self.current
         ready = [each for each in self._addresses.values() if each.due <= now]
         first = [each for each in ready if each.url in self.options.priority]
@@ -215,9 +227,30 @@ class AddressList:
         most = options.max_attempts if self.connected else options.startup_max_attempts
         return most >= 0 and attempts >= (most + 1) * len(self._addresses)
 
-    def update(self, urls: Iterable[str]) -> None:
-        """These are the addresses from now on. What is known of those that stay is kept."""
-        self._addresses = {url: self._addresses.get(url) or Address(url) for url in urls}
+    def update(self, urls: Iterable[str], rebalanced_at: float | None = None) -> bool:
+        """These are the addresses from now on. What is known of those that stay is kept. Returns whether it changes
+        anything.
+
+        :param rebalanced_at: when one is chosen anew if there is a new one; ``None`` = the one in use stays.
+        """
+        before = self._addresses
+        self._addresses = {url: before.get(url) or Address(url) for url in urls}
+        if rebalanced_at is not None and self._addresses.keys() - before.keys():
+            self._rebalanced_at = rebalanced_at
+        return self._addresses.keys() != before.keys()
+
+    def _rebalance(self, now: float, chance: float) -> None:
+        """Use another address by chance. It counts as in use before it has worked, so that late answers of the one
+        before do not bring that back."""
+        self._rebalanced_at = float("inf")
+        ready = [each for each in self._addresses.values() if each.due <= now and not each.failures]
+        if self.options.priority or not self.options.randomize or not ready:
+            return
+        chosen = ready[int(chance * len(ready))]
+        for other in self._addresses.values():
+            if other is not chosen:
+                other.on(AddressEvent.LEFT)
+        chosen.on(AddressEvent.TAKEN)
 
     def _pause(self, address: Address, chance: float) -> float:
         options = self.options

@@ -27,6 +27,8 @@ class Node:
     threads: int = 0
     #: Arrivals that wait to be stored.
     queue: int = 0
+    #: Where clients reach it and no other one, ``http://host:port``; ``None`` = it is not named to clients.
+    address: str | None = None
 
     @property
     def name(self) -> str:
@@ -73,6 +75,12 @@ class NodeRegistry(Protocol):
 
     def note_node(self, node: Node) -> None:
         """Store that a process runs, in place of what was stored of it before.
+
+        :raises StorageError: the store failed.
+        """
+
+    def members(self, since: float) -> list[str]:
+        """The addresses of the nodes that serve, have one, and have said so since then.
 
         :raises StorageError: the store failed.
         """

@@ -130,7 +130,7 @@ MEMBERS = (
         "message for another store at the server",
         (
             Change(
-                "mercury.service.endpoint:Endpoint._check_store",
+                "mercury.service.stores:check_store",
                 "or meant.strip() == runtime.store_id",
                 "or True",
             ),
@@ -148,5 +148,17 @@ MEMBERS = (
         ),
         test="tests/scenario/test_stores_of_destinations.py"
         "::test_two_members_that_create_at_once_do_not_give_a_destination_two_stores",
+    ),
+    Mutant(
+        "addresses that a client allows",
+        (
+            Change(
+                "mercury.engine.runtime.member_updates:MemberUpdates._problem",
+                " and not self._allowed.allows(url)",
+                " and False",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_member_updates.py"
+        "::test_address_that_the_client_may_not_use_is_left_out[http://169.254.169.254/svc]",
     ),
 )

@@ -81,8 +81,8 @@ WSDL = (
     guard(
         "who may read it",
         "mercury.service.endpoint:Endpoint._publish",
-        "            self._identity(scope, headers)\n            answer =",
-        "            answer =",
+        "            self._identity(scope, headers)\n            if which",
+        "            if which",
         f"{PUBLISHED}::test_wsdl_is_refused_to_those_whose_messages_would_be_refused",
     ),
 )

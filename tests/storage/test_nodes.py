@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from mercury import Mercury
-from mercury.engine.runtime.node import INTERVAL, NodeWorker
+from mercury.engine.address_book import FailoverSettings
+from mercury.engine.members import Members, read_members
+from mercury.engine.runtime.node import INTERVAL, MEMBER_SILENT, NodeWorker
 from mercury.engine.traffic import TrafficCounter
 from mercury.errors import StorageError
 from mercury.operations.nodes import SILENT_AFTER
@@ -51,6 +53,26 @@ def test_a_process_is_listed_with_its_services_and_claims_until_it_stops(sql_url
             assert rates.handler_time is not None
         finally:
             store.close()
+
+
+def test_members_are_the_nodes_that_serve_and_were_seen_lately(sql_url: str) -> None:
+    store = open_sql_store(sql_url)
+    try:
+        members = Members(FailoverSettings(public_address="http://me.example"))
+        for name, changes in (
+            ("a", {"address": "http://a.example"}),
+            ("again", {"address": "http://a.example"}),
+            ("gone", {"address": "http://gone.example", "seen_at": NOW - MEMBER_SILENT - 1}),
+            ("client", {"address": "http://client.example", "services": ()}),
+            ("silent", {}),
+        ):
+            store.note_node(replace(NODE, id=name, **changes))  # type: ignore[arg-type]
+        about = (lambda: frozenset({"shop"}), lambda: 1, lambda: 0, TrafficCounter(None))
+        NodeWorker(store, "me", *about, NOW, members).run_once(NOW)
+        assert read_members(members.document("/s")).urls == ("http://a.example/s", "http://me.example/s")
+        assert "http://me.example" in store.members(NOW)
+    finally:
+        store.close()
 
 
 def test_a_process_that_was_killed_is_a_problem_until_its_row_is_removed(sql_url: str) -> None:

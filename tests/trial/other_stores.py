@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from mercury.engine.destination import creation
 from mercury.engine.runtime.store_guard import StoreGuard
-from mercury.service.endpoint import Endpoint
+from mercury.service import endpoint
 
 
 def accept_other_stores(replace: Callable[[object, str, object], None] = setattr) -> None:
@@ -16,5 +16,5 @@ def accept_other_stores(replace: Callable[[object, str, object], None] = setattr
     """
     replace(StoreGuard, "check", lambda _guard, _outgoing, _address, result, **_: result)
     replace(StoreGuard, "needs_probe", lambda _guard, _outgoing, _address: False)
-    replace(Endpoint, "_check_store", lambda _endpoint, _runtime, _headers: None)
+    replace(endpoint, "check_store", lambda _runtime, _headers: None)
     replace(creation, "is_made_there", lambda *_: True)

@@ -17,6 +17,7 @@ from mercury.engine.destination.worker import DestinationWorker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
 from mercury.engine.ids import Ids
 from mercury.engine.measurements import Measurements
+from mercury.engine.members import Members
 from mercury.engine.message_security import SecurityParties
 from mercury.engine.observers import Observers
 from mercury.engine.running_calls import RunningCalls
@@ -63,6 +64,7 @@ class Engine:
     :param addresses: the destinations with several addresses; ``None`` = the settings name none.
     :param tracing: makes spans; ``None`` = none are made.
     :param store_id: what answers say of the store; ``None`` = nothing.
+    :param members: gets the processes that serve on the store; ``None`` = this process names none to clients.
     :param monotonic: returns the time of a monotonic clock, in seconds, because the clock of ``now`` may be set.
     """
 
@@ -81,6 +83,7 @@ class Engine:
         monotonic: Callable[[], float] = time.monotonic,
         addresses: AddressBook | None = None,
         store_id: str | None = None,
+        members: Members | None = None,
     ) -> None:
         #: Counts what this process does, for operators; passes on what it gets.
         self.traffic = TrafficCounter(measurements, monotonic)
@@ -102,10 +105,14 @@ class Engine:
         )
         #: The id of the store that answers state; ``None`` = they state none.
         self.store_id = store_id
+        #: The processes that this one names to clients.
+        self.members = members
         #: Endpoints whose last exchange failed, with the reason; the caller that posts reports failures here.
         self.endpoint_errors = self._context.endpoint_errors
         #: The destinations with several addresses.
         self.addresses = addresses or AddressBook()
+        #: The addresses of peers that may be used although this side has not named them.
+        self.address_policy = settings.addresses
         #: Takes the times of exchanges.
         self.measurements: Measurements = self.traffic
         #: The handlers and callbacks that run now.

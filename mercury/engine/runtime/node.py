@@ -7,12 +7,16 @@ from collections.abc import Callable
 from importlib.metadata import version
 
 from mercury.engine.exchange import Step
+from mercury.engine.members import Members
 from mercury.engine.traffic import TrafficCounter
 from mercury.errors import StorageError
 from mercury.storage.nodes import Node, NodeRegistry
 
 #: Seconds between two statements; a node counts as gone after several of them.
 INTERVAL = 15.0
+
+#: Seconds without a statement of a node after which it is not named to clients.
+MEMBER_SILENT = 3 * INTERVAL
 
 
 class NodeWorker:
@@ -25,6 +29,7 @@ class NodeWorker:
     :param queue: the number of arrivals that wait to be stored.
     :param traffic: counts what this process sends and delivers.
     :param started: seconds since the epoch.
+    :param members: gets the members of the store, at the same interval; ``None`` = this process names none.
     """
 
     def __init__(
@@ -36,6 +41,7 @@ class NodeWorker:
         queue: Callable[[], int],
         traffic: TrafficCounter,
         started: float,
+        members: Members | None = None,
     ) -> None:
         self._store = store
         self._identifier = identifier
@@ -45,6 +51,7 @@ class NodeWorker:
         self._traffic = traffic
         self._started = started
         self._due = started
+        self._members = members
 
     def run_once(self, now: float) -> Step:
         """Write the row, if it is due.
@@ -66,8 +73,11 @@ class NodeWorker:
             roles=("sends", "serves") if services else ("sends",),
             threads=self._threads(),
             queue=self._queue(),
+            address=self._members.address if self._members is not None else None,
         )
         self._store.note_node(node)
+        if self._members is not None:
+            self._members.update(self._store.members(now - MEMBER_SILENT))
         write_traffic(self._store, self._identifier, self._traffic, now)
         self._due = now + INTERVAL
         return Step()

@@ -11,6 +11,7 @@ from functools import lru_cache, partial
 from typing import Protocol
 
 from mercury.engine.address_book import AddressBook
+from mercury.engine.addresses import AddressPolicy
 from mercury.engine.endpoint_errors import REPEATED, TRIED_AGAIN, EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
 from mercury.engine.failover_uri import is_failover
@@ -20,11 +21,12 @@ from mercury.engine.runtime.exchange_limit import ExchangeLimits
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.member_posts import MemberPosts
+from mercury.engine.runtime.member_updates import Fetching, MemberUpdates, NoFetching
 from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.engine.runtime.server_queues import Begun, Ended
 from mercury.engine.runtime.store_guard import GuardedEngine, StoreGuard
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
-from mercury.errors import TransportError
+from mercury.errors import ConfigurationError, TransportError
 from mercury.wire.envelope import HttpMessage, Undecodable
 from mercury.wire.media import read_content_type
 from mercury.wire.scan import MessageRefused
@@ -48,6 +50,9 @@ class PostingEngine(GuardedEngine, Protocol):
 
     @property
     def addresses(self) -> AddressBook: ...
+
+    @property
+    def address_policy(self) -> AddressPolicy: ...
 
     @property
     def measurements(self) -> Measurements | None: ...
@@ -111,6 +116,9 @@ class Posting:
             self._helpers,
             self._guard,
         )
+        fetching = transport if isinstance(transport, Fetching) else NoFetching()
+        updates = (engine.addresses, fetching, engine.address_policy, clock, chance, self._helpers)
+        self._updates = MemberUpdates(*updates)
 
     def start(self) -> None:
         """Begin what was put until now, and let what follows begin."""
@@ -130,6 +138,7 @@ class Posting:
         for begun in exchanges:
             begun.outgoing, url = self._guard.expecting(begun.outgoing), begun.outgoing.url
             if is_failover(url):
+                self._ask_for_members(url)
                 if self._engine.is_secured_endpoint(url):
                     self._helpers.run(partial(self._members.post, begun))
                 else:
@@ -148,6 +157,12 @@ class Posting:
                 self._helpers.run(partial(self._finish, [Posted(begun, error)]))
         if posts:
             self._transport.begin(posts, self._ended)
+
+    def _ask_for_members(self, endpoint: str) -> None:
+        try:
+            self._updates.used(endpoint)
+        except ConfigurationError as error:
+            log.debug("%s", error)  # its posts fail with it
 
     def _begin_secured(self, begun: Begun) -> None:
         """Sign and encrypt a message, which takes milliseconds, and begin its exchange."""

@@ -116,7 +116,7 @@ class Runtime:
         if store.capabilities.shared:
             self._all_pools.append(self._held)
             counts = (lambda: len(self._pool_threads), lambda: self._arrivals.length)
-            node = NodeWorker(store, engine.owner, engine.services, *counts, engine.traffic, clock())
+            node = NodeWorker(store, engine.owner, engine.services, *counts, engine.traffic, clock(), engine.members)
             self._all_pools.append(self._pool(["mercury-node"], node, NODE_INTERVAL))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._stopping = threading.Event()

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol, runtime_checkable
 
+from mercury.engine.addresses import split_url
+from mercury.engine.members import MOST_BYTES
 from mercury.engine.runtime.exchange_loop import ExchangeLoop
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_connection import HttpConnection
@@ -22,6 +24,8 @@ from mercury.engine.runtime.peers import Peers
 from mercury.errors import ConfigurationError, StorageError, TransportError
 from mercury.wire.envelope import HttpMessage
 
+#: The most seconds that each step of fetching a document takes.
+LONGEST_GET = 5.0
 #: The most prepared request heads; above it, all are made again.
 MOST_TARGETS = 1024
 
@@ -95,6 +99,38 @@ class HttpTransport:
         if isinstance(reply, Exception):
             raise reply
         return reply
+
+    def get(self, url: str) -> bytes:
+        """A document at a URL, in the calling thread. No redirect is followed.
+
+        :raises TransportError: it cannot be fetched, or is too long.
+        """
+        settings = self.peers.find(url)
+        try:
+            parts = split_url(url)
+            host, port = parts.hostname or "", parts.port
+            limit = min(self.timeout, LONGEST_GET)
+            connection = (
+                http.client.HTTPSConnection(host, port, timeout=limit, context=settings.context())
+                if parts.scheme == "https"
+                else http.client.HTTPConnection(host, port, timeout=limit)
+            )
+            try:
+                path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                connection.request("GET", path, headers=dict(settings.headers))
+                reply = connection.getresponse()
+                body = reply.read(MOST_BYTES + 1)
+            finally:
+                connection.close()
+        except (OSError, http.client.HTTPException, ValueError, ConfigurationError) as error:
+            raise TransportError(f"{url}: {plain(error)}") from error
+        if reply.status != 200:
+            raise TransportError(f"{url}: HTTP status {reply.status}")
+        return body
+
+    def alike(self, url: str, other: str) -> bool:
+        """Whether the same settings of peers apply to two URLs."""
+        return self.peers.find(url).peer == self.peers.find(other).peer
 
     def close(self) -> None:
         self.loop.close()

@@ -390,6 +390,9 @@ class MemoryStore:
     def note_node(self, node: Node) -> None:
         """Nothing: the process of this store ends with it."""
 
+    def members(self, since: float) -> list[str]:  # noqa: ARG002  there is no other process
+        return []
+
     def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
         """Nothing, likewise."""
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete
+from sqlalchemy import delete, select
 
 from mercury.storage.nodes import PERIOD, Node, Traffic
 from mercury.storage.sql.errors import translated
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from mercury.storage.sql.dialect import Dialect
 
+#: The most members that are read.
+MOST_MEMBERS = 1000
 #: The columns that are added to.
 SUMS = tuple(each.name for each in fields(Traffic) if each.name != "service")
 
@@ -29,6 +31,13 @@ def note(dialect: Dialect, connection: Connection, node: Node) -> None:
     row = dialect.upsert(NODE).values(**values)
     with translated():
         connection.execute(row.on_conflict_do_update(index_elements=[NODE.c.id], set_=values))
+
+
+def members(connection: Connection, since: float) -> list[str]:
+    """As `NodeRegistry.members`."""
+    found = select(NODE.c.address).where(NODE.c.address.is_not(None), NODE.c.seen_at >= since, NODE.c.services != "[]")
+    with translated():
+        return sorted({row.address for row in connection.execute(found.limit(MOST_MEMBERS))})
 
 
 def add_traffic(

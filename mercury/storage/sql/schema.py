@@ -255,6 +255,7 @@ NODE = _table(
     _text("roles"),
     _number("threads"),
     _number("queue"),
+    _nullable_text("address"),
 )
 
 #: Services whose handlers are not called in any process of the store.

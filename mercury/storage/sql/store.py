@@ -274,6 +274,10 @@ class SqlStore:
         with self.reading() as connection:
             nodes.note(self.dialect, connection, node)
 
+    def members(self, since: float) -> list[str]:
+        with self.reading() as connection:
+            return nodes.members(connection, since)
+
     def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
         with self.reading() as connection:
             nodes.add_traffic(self.dialect, connection, identifier, at, traffic)

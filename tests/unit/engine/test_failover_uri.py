@@ -48,7 +48,9 @@ def test_options_left_out_have_the_defaults_that_the_name_promises() -> None:
         (f"priorityBackup=true&priorityURIs={B}", "priority", frozenset([B])),
         ("trackMessages=true", "timeout", None),  # what is not acknowledged is always sent again
         ("backup=false", "timeout", None),
-        ("updateURIsSupported=false", "timeout", None),
+        ("updateURIsSupported=false", "updates", False),
+        ("updateURIsSupported=true", "updates", True),
+        ("updateURIsURL=http://a/list?x=1", "update_url", "http://a/list?x=1"),
     ],
 )
 def test_option_works(option: str, attribute: str, value: object) -> None:
@@ -60,7 +62,9 @@ def test_option_works(option: str, attribute: str, value: object) -> None:
     [
         (f"{BOTH}?backup=true", "backup: no spare connection is kept"),
         (f"{BOTH}?maxCacheSize=1", "maxCacheSize: what is not acknowledged is in the store"),
-        (f"{BOTH}?updateURIsURL=http://a/", "updateURIsURL: "),
+        (f"{BOTH}?updateURIsURL=file:///etc/members", "updateURIsURL: 'file:///etc/members' is no http"),
+        (f"{BOTH}?updateURIsURL=http:///x", "not a URL to send to"),
+        (f"{BOTH}?updateURIsSupported=yes", "updateURIsSupported: 'yes' is neither true nor false"),
         (f"{BOTH}?nested.wireFormat=1", "nested.wireFormat: of the options of each address"),
         (f"{BOTH}?randomise=true", "randomise: .*did you mean randomize"),
         (f"{BOTH}?randomize=yes", "randomize: 'yes' is neither true nor false"),

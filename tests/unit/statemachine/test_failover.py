@@ -133,6 +133,37 @@ def test_warning_is_due_after_every_address_was_tried_so_often() -> None:
     assert not any(silent.failed(A, NOW + n, NOW + n, 0.0) for n in range(50))
 
 
+def test_address_is_chosen_anew_at_the_time_of_rebalancing_and_late_answers_do_not_undo_it() -> None:
+    addresses = of(A, B, randomize=True)
+    addresses.worked(A, NOW)
+    assert not addresses.update((A, B), NOW + 1), "there is no new one"
+    assert addresses.choose(NOW + 2, 0.99) == A
+    assert addresses.update((A, B, C), NOW + 10)
+    assert addresses.choose(NOW + 9, 0.99) == A
+    assert addresses.choose(NOW + 10, 0.99) == C
+    addresses.worked(A, NOW + 10)  # of a post from before
+    assert addresses.current == C
+    addresses.failed(C, NOW + 10, NOW + 11, 0.5)
+    assert addresses.choose(NOW + 11, 0.0) == A, "it did not work, and the others are still there"
+
+
+@pytest.mark.parametrize("options", [{"randomize": False}, {"randomize": True, "priority": frozenset({A})}])
+def test_order_and_priority_are_stronger_than_rebalancing(options: dict[str, object]) -> None:
+    addresses = of(A, B, **options)
+    addresses.worked(A, NOW)
+    addresses.update((A, B, C), NOW)
+    assert addresses.choose(NOW + 1, 0.99) == A
+
+
+def test_address_that_is_no_longer_there_is_left() -> None:
+    addresses = of(A, B)
+    addresses.worked(A, NOW)
+    assert addresses.update((B,))
+    assert addresses.choose(NOW, 0.5) == B
+    addresses.worked(A, NOW)
+    assert addresses.current is None
+
+
 def test_knowledge_of_addresses_that_stay_is_kept() -> None:
     addresses = of(A, B)
     addresses.worked(A, NOW)

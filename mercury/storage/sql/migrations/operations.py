@@ -22,6 +22,7 @@ def create(op: Operations) -> None:
         sa.Column("roles", sa.Text(), nullable=False),
         sa.Column("threads", sa.BigInteger(), nullable=False),
         sa.Column("queue", sa.BigInteger(), nullable=False),
+        sa.Column("address", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("id"),
     )
     op.create_table(

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.address_book import AddressBook
+from mercury.engine.addresses import AddressPolicy
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL
@@ -46,6 +47,7 @@ class Engine:
     def __init__(self) -> None:
         self.endpoint_errors = EndpointErrors()
         self.addresses = AddressBook()
+        self.address_policy = AddressPolicy()
         self.measurements: Measurements | None = None
         self.secured = False
         self.stored: frozenset[Purpose] = frozenset()
