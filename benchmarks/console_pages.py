@@ -70,6 +70,7 @@ def pages(shown: Shown) -> dict[str, str]:
         "close a sequence?": of("sequence-close", id=shown.source),
         "terminate a sequence?": of("sequence-terminate", id=shown.source),
         "restart a sequence?": of("sequence-restart", id=shown.source),
+        "is it a new destination?": of("sequence-destination", id=shown.source),
         "messages to send": of("messages", direction="outbound"),
         "messages received": of("messages", direction="inbound"),
         "messages of a key": of("messages", direction="outbound", endpoint=shown.endpoint, key=shown.key),

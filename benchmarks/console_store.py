@@ -93,6 +93,8 @@ WITH_GAP, FAILING, COMPLETE = (15, 16), (17, 18), 19
 SENDERS, RECEIVERS = (*SENDING, CREATING, 19), range(10, 20)
 #: Messages of each sequence that the application has consumed.
 PASSED = 100
+#: The id of the store of a destination.
+WAREHOUSE_STORE = "the-store-of-the-warehouse"
 #: Seconds in which the messages came, and minutes of which the traffic is kept.
 SPAN, MINUTES = 86_400.0, 360
 ORDER = (
@@ -142,6 +144,7 @@ def fill(store: SqlStore, messages: int, sequences: int, now: float) -> Shown:
     received_by = [_destination(number, half, received, now) for number in range(half)]
     source = sources[SENDING[2]]
     failing = received_by[FAILING[0]]
+    source.store = WAREHOUSE_STORE
     _store_sequences(store, sources, received_by, now)
     outbound = _store_outbound(store, source, waiting, half, now)
     inbound = _store_inbound(store, failing, received, half, now)
@@ -149,6 +152,9 @@ def fill(store: SqlStore, messages: int, sequences: int, now: float) -> Shown:
     _store_settled(store, settled, now)
     destination = received_by[WITH_GAP[0]].identifier
     gtrid = _store_operations(store, (source.machine.identifier or "", destination), max(messages // 20, 200), now)
+    with store.transaction() as tx:
+        tx.peer_stores.agree(source.channel.endpoint, WAREHOUSE_STORE, now)
+        tx.peer_stores.refuse(source.channel.endpoint, "another store", "http://elsewhere.example/", now)
     bulk = Operations(store, lambda: now).bulk_actions.begin(BulkAction.REDRIVE, EVERY_LETTER, Actor("Grace")).id
     if store.dialect.name == "postgresql":
         with store.reading() as connection:  # what autovacuum does by itself, at a time of its own
