@@ -73,6 +73,7 @@ def renew_id(store: StoreUrl = None, config: ConfigFile = None, output: Output =
 
     The id is part of the names of prepared transactions. With the same id, each of the two stores would commit or roll
     back prepared transactions of the other. Transactions that the original has prepared keep the original's id.
+    To its clients the copy is another store, which they send nothing to.
     """
     from mercury.storage.administration import Database
 

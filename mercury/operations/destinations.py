@@ -91,8 +91,8 @@ class DestinationActions:
             if known is None:
                 raise NotPossible(f"no destination {endpoint} has stated a store")
             chosen = store or known.refused
-            if chosen is None:
-                raise NotPossible(f"no other store has answered for {endpoint}: name the new one by its id")
+            if chosen is None or store_id(chosen) is None:
+                raise NotPossible(f"no other store has stated its id for {endpoint}: name the new one by its id")
             left = list(self._left(tx, endpoint, chosen))
             if in_doubt is InDoubt.REFUSE:
                 _refuse_doubt(left)

@@ -25,6 +25,8 @@ V = TypeVar("V")
 MOST = 10_000
 #: How often a refusal at one address is noted in the store within `LOG_INTERVAL`: a peer may state any id.
 MOST_NOTES = 4
+#: The HTTP status of a server with another store than the request is for; and its id, if a proxy has removed the header.
+MISDIRECTED, UNNAMED = 421, "not named"
 #: What belongs to a sequence at the other side without saying which store that is in.
 _UNMARKED = frozenset({Purpose.ACKNOWLEDGEMENT, Purpose.DESTINATION_END})
 
@@ -140,6 +142,8 @@ class StoreGuard:
         found = result.store
         if found is None and probe and isinstance(before, str) and before != expected:
             found = before
+        if found is None and result.status == MISDIRECTED:
+            found = UNNAMED
         if expected is None or found is None:
             return result
         if found == expected:

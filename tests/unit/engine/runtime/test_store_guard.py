@@ -8,7 +8,7 @@ from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.http_reply import KnownHeads, Reply
-from mercury.engine.runtime.store_guard import MOST_NOTES, OtherStore, StoreGuard
+from mercury.engine.runtime.store_guard import MOST_NOTES, UNNAMED, OtherStore, StoreGuard
 from mercury.engine.store_probe import probe_for
 from mercury.errors import StorageError, TransportError
 from mercury.statemachine.messages import AckRequested, SequenceHeader
@@ -131,6 +131,14 @@ def test_peer_that_states_another_id_each_time_is_noted_few_times() -> None:
     assert not guarded.answers("later")
     eventually(lambda: guarded.notes.refused[-1] == "later", "and one of later")
     assert len(guarded.notes.refused) == MOST_NOTES + 1
+
+
+def test_server_that_says_without_an_id_that_it_is_another_store_is_believed() -> None:
+    guarded = Guarded()
+    assert not guarded.answers(None, status=421, kind="text/html", probe=True)
+    eventually(lambda: guarded.notes.refused == [UNNAMED], "the refusal is noted")
+    assert guarded.asks
+    assert guarded.answers("s1", probe=True)
 
 
 def test_failed_exchange_and_what_is_for_no_store_pass() -> None:
