@@ -25,7 +25,7 @@ V = TypeVar("V")
 MOST = 10_000
 #: How often a refusal at one address is noted in the store within `LOG_INTERVAL`: a peer may state any id.
 MOST_NOTES = 4
-#: The HTTP status of a server with another store than the request is for; and its id, if a proxy has removed the header.
+#: The HTTP status of a server with another store than the request is for, and its id if a proxy has removed the header.
 MISDIRECTED, UNNAMED = 421, "not named"
 #: What belongs to a sequence at the other side without saying which store that is in.
 _UNMARKED = frozenset({Purpose.ACKNOWLEDGEMENT, Purpose.DESTINATION_END})
