@@ -106,6 +106,7 @@ def run(
         bench = Bench(postgres=postgres, folder=temporary, rows=rows)
         if quick:
             bench.lone, bench.pause, bench.repeats, bench.patience = 20, 0.02, 0, 120.0
+            bench.settle = 0.1
         about = conditions(postgres, rows, rounds)
 
         def keep(found: Iterable[Record]) -> None:

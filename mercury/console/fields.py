@@ -6,8 +6,8 @@ import datetime
 import enum
 from typing import TypeVar
 
+from mercury import choices
 from mercury.console.visits import BadRequest, Visit
-from mercury.engine import setting_values
 from mercury.errors import ConfigurationError
 
 E = TypeVar("E", bound=enum.Enum)
@@ -25,7 +25,7 @@ def member(visit: Visit, name: str, kind: type[E]) -> E | None:
     if not text:
         return None
     try:
-        return setting_values.member(kind, text, name)
+        return choices.member(kind, text, name)
     except ConfigurationError as error:
         raise BadRequest(f"{error}.") from error
 

@@ -26,7 +26,8 @@ def taken_batches(limits: Limits, policy: DestinationPolicy) -> BatchLimits | No
     if not policy.batches:
         return None
     size = min(limits.max_bytes // _PART, _BYTES_OF_ELEMENT * limits.max_elements)
-    return BatchLimits(limits.max_batch, size) if limits.max_batch > 1 else None
+    messages = min(limits.max_batch, policy.max_batch or limits.max_batch)
+    return BatchLimits(messages, size) if messages > 1 else None
 
 
 def agree(record: RmsRecord, stated: BatchLimits | None) -> None:

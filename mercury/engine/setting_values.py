@@ -7,11 +7,10 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
+from mercury.choices import chosen, member
 from mercury.errors import ConfigurationError
-
-E = TypeVar("E", bound=enum.Enum)
 
 
 def from_text(text: str, kind: Any, where: str) -> object:
@@ -28,7 +27,7 @@ def from_text(text: str, kind: Any, where: str) -> object:
         return tuple(item.strip() for item in text.split(",") if item.strip())
     if kind is bool:
         known = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
-        return _choice(known, text.strip().lower(), where)
+        return chosen(known, text.strip().lower(), where)
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return member(kind, text.strip(), where)
     try:
@@ -71,21 +70,6 @@ _NAMES: Mapping[type, str] = types.MappingProxyType(
 def _optional(kind: Any) -> tuple[Any, bool]:
     members = typing.get_args(kind)
     if types.NoneType in members and typing.get_origin(kind) in (typing.Union, types.UnionType):
-        (inner,) = (member for member in members if member is not types.NoneType)
+        (inner,) = (each for each in members if each is not types.NoneType)
         return inner, True
     return kind, False
-
-
-def member(kind: type[E], text: str, where: str) -> E:
-    """The member of an enum by its value; see `from_text`."""
-    try:
-        return kind(text)
-    except ValueError:
-        known = ", ".join(str(each.value) for each in kind)
-        raise ConfigurationError(f"{where}: {text!r} is none of {known}") from None
-
-
-def _choice(known: Mapping[str, object], text: str, where: str) -> object:
-    if text not in known:
-        raise ConfigurationError(f"{where}: {text!r} is none of {', '.join(known)}")
-    return known[text]

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 from zoneinfo import ZoneInfo
 
+from mercury.choices import member
 from mercury.errors import ConfigurationError
 from mercury.reconcile.config import Column, Config, Response, SparkSettings, Table
 from mercury.reconcile.kinds import Kind
@@ -139,13 +140,10 @@ def _response(given: Mapping[str, Any], client: Mapping[str, Any], key: tuple[Co
 
 def _column(name: str, pairs: Mapping[str, Mapping[str, Any]]) -> Column:
     given = pairs.get(name, {})
-    kinds = [kind.value for kind in Kind]
-    if "type" in given and given["type"] not in kinds:
-        raise ConfigurationError(f"columns.{name}.type: {given['type']!r} is none of {', '.join(kinds)}")
     return Column(
         client=name,
         server=given.get("server", name),
-        kind=Kind(given["type"]) if "type" in given else None,
+        kind=member(Kind, given["type"], f"columns.{name}.type") if "type" in given else None,
         scale=given.get("scale"),
         client_zone=_zone(f"columns.{name}.client_zone", given.get("client_zone", "UTC")),
         server_zone=_zone(f"columns.{name}.server_zone", given.get("server_zone", "UTC")),

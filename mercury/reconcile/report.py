@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
-from mercury.errors import ConfigurationError
 from mercury.reconcile import charts
 from mercury.reconcile.places import Where
 from mercury.reconcile.result import Difference, Result
 from mercury.reconcile.verdicts import Verdict, common_start
+from mercury.reports import page as report_page
 
 #: The most characters of a value that a cell shows.
 SHOWN = 90
@@ -52,10 +52,7 @@ def write_report(result: Result, file: Path) -> None:
 
     :raises ConfigurationError: the file cannot be written.
     """
-    try:
-        file.write_text(page(result), encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+    report_page.write(page(result), file)
 
 
 def page(result: Result) -> str:
@@ -75,15 +72,8 @@ def page(result: Result) -> str:
 
 
 def environment() -> Environment:
-    """The template's environment: every value is escaped, and an undefined name is an error."""
-    environment = Environment(
-        loader=PackageLoader("mercury.reconcile", "."),
-        autoescape=True,
-        finalize=_finalize,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    """The template's environment."""
+    environment = report_page.environment("mercury.reconcile", _finalize)
     environment.filters |= {
         "changes": changes,
         "duration": charts.duration,

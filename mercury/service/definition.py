@@ -151,7 +151,8 @@ class Service:
             raises an exception, an `ApplicationFault` too, its work in the transaction is rolled back, and the function
             is called for each request alone, with lists of one. Under AtMostOnce every list has one request.
         :param time_limit: seconds that a call may take; by default the ``time_limit`` of the service. A call is not
-            interrupted. If it took longer, its work in the transaction is rolled back, and the attempt has failed.
+            interrupted, but PostgreSQL ends a statement of it that takes longer. If the call took longer, its work in
+            the transaction is rolled back, and the attempt has failed.
         :raises ConfigurationError: a parameter or the result has no type, or a type that cannot be a message body; or
             ``batch`` is below 1, or ``time_limit`` is not above 0.
         """

@@ -87,11 +87,13 @@ class DestinationPolicy:
     mtom: bool = False
     #: Whether a source that is Mercury may send several messages of a sequence in one HTTP exchange.
     batches: bool = True
+    #: The most messages of such an exchange; ``None`` = those of ``engine.limits.max_batch``, which hold in any case.
+    max_batch: int | None = None
 
     def __post_init__(self) -> None:
         at_least(1, acknowledge_every=self.acknowledge_every, max_ranges=self.max_ranges)
         at_least(1, max_backlog=self.max_backlog, max_backlog_bytes=self.max_backlog_bytes)
-        at_least(1, max_attempts=self.max_attempts)
+        at_least(1, max_attempts=self.max_attempts, max_batch=self.max_batch)
         at_least(0, acknowledgement_interval=self.acknowledgement_interval, tombstone=self.tombstone)
         above(0, inactivity_timeout=self.inactivity_timeout, max_expires=self.max_expires)
         above(0, unused_timeout=self.unused_timeout)
@@ -172,13 +174,17 @@ class SourcePolicy:
     #: Whether messages are sent as MTOM messages: binary content of at least 1 KiB is sent as it is, not in base64.
     mtom: bool = False
     #: The most messages of one HTTP exchange to a destination that is Mercury and takes batches; 1 = each message has
-    #: an exchange of its own. A message never waits for others.
+    #: an exchange of its own.
     batch: int = 256
     #: The most bytes of the bodies of one batch.
     batch_bytes: int = 256 * 1024
+    #: How long a message may wait for others of its key, so that they leave as one batch; 0 = it never waits. It does
+    #: not wait while as many messages, or bytes, wait as a batch takes, nor for a destination that takes no batches.
+    batch_wait: float = 0.0
 
     def __post_init__(self) -> None:
         at_least(1, batch=self.batch, batch_bytes=self.batch_bytes)
+        at_least(0, batch_wait=self.batch_wait)
         at_least(1, window=self.window, max_unanswered=self.max_unanswered, end_attempts=self.end_attempts)
         above(0, expires=self.expires, inactivity_timeout=self.inactivity_timeout)
         above(0, close_unacknowledged_after=self.close_unacknowledged_after)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from mercury.errors import StorageError
@@ -20,6 +21,13 @@ class Works(Protocol):
         and savepoints of the application are kept.
 
         :raises Exception: the flush failed.
+        """
+
+    def limited_statements(self, seconds: float) -> AbstractContextManager[None]:
+        """In a savepoint: let each statement of the block that takes longer fail, on every connection that the
+        application takes in it. Without effect in a database that cannot end a statement.
+
+        :raises StorageError: on leaving the block, if a statement had failed in it or the database does not answer.
         """
 
     def translate(self, error: Exception) -> StorageError | None:

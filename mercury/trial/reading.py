@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
+from mercury.choices import member
 from mercury.errors import ConfigurationError
 from mercury.trial import built_in
 from mercury.trial.built_in import Deployment
@@ -67,7 +68,7 @@ def make(values: Mapping[str, Any]) -> Scenario:
     deployment, tries = _section(values, "deployment"), _section(values, "try")
     _known(deployment, DEPLOYMENT, "[deployment]")
     _known(tries, TRY, "[try]")
-    kind = _choice(Deployment, deployment.get("kind", "pair"), "deployment.kind")
+    kind = member(Deployment, deployment.get("kind", "pair"), "deployment.kind")
     lease = _number(deployment, "lease", 1.0, least=0.5)
     if kind is Deployment.PROGRAMS:
         scenario = _own(values, deployment, lease)
@@ -145,7 +146,7 @@ def _tried(
     }
     faults = scenario.faults
     if "faults" in tries:
-        faults = tuple(_choice(Fault, each, "try.faults") for each in _words(tries["faults"], "try.faults"))
+        faults = tuple(member(Fault, each, "try.faults") for each in _words(tries["faults"], "try.faults"))
     if commands and Fault.COMMAND not in faults:
         faults = (*faults, Fault.COMMAND)
     steps = scenario.steps
@@ -161,7 +162,7 @@ def _tried(
         contents = tuple(dataclasses.replace(each, size=size) if each.large else each for each in contents)
     moments = scenario.moments
     if "moments" in tries:
-        moments = tuple(_choice(Moment, each, "try.moments") for each in _words(tries["moments"], "try.moments"))
+        moments = tuple(member(Moment, each, "try.moments") for each in _words(tries["moments"], "try.moments"))
     return dataclasses.replace(
         scenario,
         name=str(values.get("name", scenario.name)),
@@ -242,11 +243,3 @@ def _number(values: Mapping[str, Any], name: str, default: float, least: float =
     if isinstance(value, bool) or not isinstance(value, int | float) or value < least:
         raise ConfigurationError(f"{name}: a number of at least {least:g} is needed")
     return float(value)
-
-
-def _choice(kind: Callable[[object], T], value: object, where: str) -> T:
-    try:
-        return kind(value)
-    except ValueError:
-        known = ", ".join(str(each.value) for each in cast(Any, kind))
-        raise ConfigurationError(f"{where}: {value!r} is none of {known}") from None

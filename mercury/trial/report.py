@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from pathlib import Path
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from mercury.errors import ConfigurationError
+from mercury.reports import page as report_page
 from mercury.trial.judging import UNKNOWN, Verdict
 from mercury.trial.result import BranchResult, TrialResult, median
 
@@ -28,32 +27,28 @@ def write_report(result: TrialResult, file: Path) -> None:
 
     :raises ConfigurationError: the file cannot be written.
     """
-    try:
-        file.write_text(page(result), encoding="utf-8", errors="backslashreplace")
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be written: {error.strerror}") from error
+    report_page.write(page(result), file)
 
 
 def page(result: TrialResult) -> str:
     """The whole HTML."""
-    environment = Environment(
-        loader=PackageLoader("mercury.trial", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
-        result=result,
-        sentence=sentence(result),
-        tiles=tiles(result),
-        steps=[_Step(name, list(each)) for name, each in groupby(result.branches, lambda each: each.branch.step.name)],
-        histogram=histogram(result),
-        median=median(result.gaps),
-        longest=max(result.gaps, default=0.0),
-        explained=[(verdict, verdict.sentence) for verdict in Verdict],
-        style=style,
-        timeline=timeline,
+    return (
+        report_page.environment("mercury.trial")
+        .get_template("report.html.j2")
+        .render(
+            result=result,
+            sentence=sentence(result),
+            tiles=tiles(result),
+            steps=[
+                _Step(name, list(each)) for name, each in groupby(result.branches, lambda each: each.branch.step.name)
+            ],
+            histogram=histogram(result),
+            median=median(result.gaps),
+            longest=max(result.gaps, default=0.0),
+            explained=[(verdict, verdict.sentence) for verdict in Verdict],
+            style=style,
+            timeline=timeline,
+        )
     )
 
 

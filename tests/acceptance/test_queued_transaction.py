@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason=
 #: Seconds: for four runs on a busy machine.
 PATIENCE = 600.0
 
-ORDERS, KILLS = 40, 3
+ORDERS, KILLS = 24, 2
 
 
 @dataclass(frozen=True)

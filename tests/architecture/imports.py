@@ -17,6 +17,8 @@ ALLOWED = MappingProxyType(
     {
         # For its type hints only: the fault that an error carries.
         "mercury.errors": ("mercury.statemachine.faults",),
+        # Reads a value of which only some are possible.
+        "mercury.choices": ("mercury.errors",),
         # Texts for people: of the command line, the operations and the console.
         "mercury.texts": (),
         "mercury.statemachine": ("mercury.errors",),
@@ -28,6 +30,7 @@ ALLOWED = MappingProxyType(
         "mercury.security": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
         "mercury.engine": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.security"),
+            "mercury.choices",
         ),
         "mercury.client": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
@@ -50,6 +53,7 @@ ALLOWED = MappingProxyType(
         "mercury.operations": (
             *(
                 "mercury.errors",
+                "mercury.choices",
                 "mercury.texts",
                 "mercury.statemachine",
                 "mercury.storage",
@@ -58,11 +62,15 @@ ALLOWED = MappingProxyType(
             ),
             "mercury.client",
         ),
-        "mercury.reconcile": ("mercury.errors", "mercury.storage"),
+        # The HTML reports of the reconciler and of the trial.
+        "mercury.reports": ("mercury.errors",),
+        "mercury.reconcile": ("mercury.errors", "mercury.choices", "mercury.storage", "mercury.reports"),
         # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.
         "mercury.postgres": ("mercury.errors",),
         # The fail-over testing tool: it knows programs, bytes and tables. Its own client and server are applications.
-        "mercury.trial": ("mercury.errors", "mercury.storage", "mercury.postgres"),
+        "mercury.trial": (
+            *("mercury.errors", "mercury.choices", "mercury.storage", "mercury.postgres", "mercury.reports"),
+        ),
         "mercury.trial.programs": ("mercury",),
         "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine", "mercury.console.settings"),
         # One description for both sides: it knows the client's side and the server's.
@@ -78,8 +86,8 @@ ALLOWED = MappingProxyType(
         ),
         # The web console, on the operator's layer; of the service it has the requests of HTTP.
         "mercury.console": (
-            *("mercury.errors", "mercury.texts", "mercury.statemachine", "mercury.storage", "mercury.engine"),
-            *("mercury.operations", "mercury.client", "mercury.service", "mercury.reconcile"),
+            *("mercury.errors", "mercury.choices", "mercury.texts", "mercury.statemachine", "mercury.storage"),
+            *("mercury.engine", "mercury.operations", "mercury.client", "mercury.service", "mercury.reconcile"),
         ),
         "mercury.console.settings": ("mercury.errors", "mercury.statemachine"),
         # The half of the facade that hosts.
@@ -144,7 +152,7 @@ ONLY_IN = MappingProxyType(
         "prometheus_client": (("mercury/telemetry/prometheus.py",), ()),
         "opentelemetry": (("mercury/telemetry/tracing.py",), ("mercury/telemetry/otel.py",)),
         "pyspark": ((), ("mercury/reconcile/*",)),
-        "jinja2": (("mercury/reconcile/report.py", "mercury/console/rendering.py", "mercury/trial/report.py"), ()),
+        "jinja2": (("mercury/reports/page.py", "mercury/reconcile/report.py", "mercury/console/rendering.py"), ()),
         "fastapi": (("mercury/service/*", "mercury/console/*", "mercury/trial/programs/*"), ("mercury/hosting.py",)),
         "starlette": (("mercury/service/*", "mercury/console/*"), ("mercury/cli/serve.py",)),
         "uvicorn": (("mercury/service/*",), ()),

@@ -482,8 +482,8 @@ TESTED = (
         "limit: bytes that wait behind a gap",
         (
             Change(
-                "mercury.engine.destination.backlog:Backlog.refusal",
-                "waiting + size > policy.max_backlog_bytes",
+                "mercury.engine.backlog_share:sequence_limit",
+                "record.received_bytes - buffer.consumed_bytes + size > policy.max_backlog_bytes",
                 "False",
             ),
         ),
@@ -504,7 +504,7 @@ TESTED = (
         "a filler of a gap that is refused for what waits behind it",
         (
             Change(
-                "mercury.engine.destination.backlog:_unblocks_rest",
+                "mercury.engine.backlog_share:unblocks_rest",
                 "return number == buffer.machine.next",
                 "return False",
             ),

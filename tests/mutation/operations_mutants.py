@@ -87,9 +87,16 @@ OPERATIONS = (
     guard(
         "the time limit of a handler",
         "mercury.engine.delivery.time_limit:within_limit",
-        "took > operation.time_limit",
+        "took > limit",
         "False",
         "tests/storage/test_time_limit.py::test_a_call_may_take_as_long_as_its_limit_and_no_longer",
+    ),
+    guard(
+        "a statement that outlasts the time limit of its handler",
+        "mercury.storage.sql.transaction:SqlTransaction._limit_statements_on",
+        "self._limit is not None",
+        "False",
+        "tests/storage/test_time_limit.py::test_a_statement_that_outlasts_the_limit_is_ended_and_the_sequence_goes_on",
     ),
     guard(
         "a destination that knows more numbers than the source",

@@ -146,6 +146,64 @@ def test_batch_is_no_larger_than_the_policy_says() -> None:
     assert sent(two) == ["batch 1-2", "batch 3-4", "message 1", "message 2", "message 3", "batch 4-5"]
 
 
+def test_messages_wait_for_others_as_long_as_the_policy_says_and_leave_together() -> None:
+    two = pair()
+    link = two.link(batch_wait=5.0)
+    link.notes("one")
+    two.advance(1)
+    assert two.server.handled == ["one"], "the destination of a new sequence may take no batches: nothing waits"
+    link.notes("two")
+    two.advance(3)
+    link.notes("three")
+    two.advance(1)
+    assert two.server.handled == ["one"]
+    two.advance(1.5)
+    assert sent(two) == ["message 1", "batch 2-3"]
+    assert two.server.handled == ["one", "two", "three"]
+
+
+def test_no_message_waits_for_others_when_a_batch_is_full_the_key_ends_or_no_batch_can_have_it() -> None:
+    two = pair()
+    link = two.link(batch_wait=60.0, batch=2, listens=False)
+    link.notes("one")
+    two.advance(1)
+    link.notes("two", "three")  # as many as a batch takes
+    two.advance(1)
+    link.asks("four")  # its answer comes on its connection
+    two.advance(1)
+    link.notes("five")
+    link.close()
+    two.advance(1)
+    assert two.server.handled == ["one", "two", "three", "four", "five"]
+    two.advance(100)
+    two.assert_ended()
+
+
+def test_nothing_waits_for_others_where_the_destination_takes_no_batches() -> None:
+    two = Pair(policy=replace(TAKING, batches=False))
+    link = two.link(batch_wait=60.0)
+    link.notes("one")
+    two.advance(1)
+    link.notes("two")
+    two.advance(1)
+    assert two.server.handled == ["one", "two"]
+
+
+def test_batches_of_a_service_are_no_larger_than_its_policy_says() -> None:
+    two = Pair(policy=replace(TAKING, max_batch=3))
+    two.link().notes(*(str(number) for number in range(7)))
+    two.advance(5)
+    assert sent(two) == ["batch 1-3", "batch 4-6", "message 7"]
+
+
+def test_a_policy_of_batches_of_one_message_has_none() -> None:
+    two = Pair(policy=replace(TAKING, max_batch=1))
+    two.link().notes(*FOUR)
+    two.advance(5)
+    assert [name for name in sent(two) if name.startswith("batch")] == []
+    assert two.server.handled == [*FOUR]
+
+
 def test_lost_batch_is_sent_again_in_smaller_ones() -> None:
     two = pair()
     texts = [str(number) for number in range(1, 21)]

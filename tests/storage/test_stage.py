@@ -18,6 +18,7 @@ from mercury.engine.stage.mover import REFUSED_PAUSE, Target
 from mercury.engine.stage.moving import read, remove
 from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.errors import DataError, TransientStorageError
+from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.api import Transaction
 from mercury.storage.memory import MemoryStore
@@ -301,6 +302,19 @@ def test_a_stage_below_its_limit_refuses_nothing_although_one_sequence_has_more_
     staged.pair.run(NOW)
     assert staged.waiting == 30
     staged.store.away = False
+    for _ in range(10):
+        staged.now += LATER
+        staged.run()
+    assert handled(staged) == orders(1, 30)
+
+
+def test_a_sequence_that_is_delivered_only_when_it_is_complete_is_moved_although_it_is_above_its_limit(
+    make: Make,
+) -> None:
+    """Nothing of it leaves the store's buffer before all of it is there: at the limit it would wait forever."""
+    entire = IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+    staged = make(policy=DestinationPolicy(max_backlog=5, incomplete_behavior=entire))
+    staged.pair.send(orders(1, 30), end=True)
     for _ in range(10):
         staged.now += LATER
         staged.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from mercury.engine.application import Operation
 from mercury.engine.delivery.time_limit import HandlerTooSlow, within_limit
 from mercury.statemachine.policy import DestinationPolicy, OnFailure
 from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.storage.opening import open_store
 from tests.acceptance.processes import PATIENCE, eventually
 
 from .shop import Order, settings
@@ -21,6 +23,14 @@ NO_TIME = 1e-9
 TWICE = DestinationPolicy(
     redelivery=RetransmissionPolicy(base=0.01, cap=0.01, jitter=0.0), on_failure=OnFailure.SKIP, max_attempts=2
 )
+
+
+@pytest.fixture
+def memory() -> Iterator[Mercury]:
+    """A process that is not started."""
+    mercury = Mercury("memory:", settings=settings())
+    yield mercury
+    mercury.stop()
 
 
 def placing(calls: list[int], **limits: float) -> Service:
@@ -65,16 +75,85 @@ def test_work_of_a_handler_that_took_too_long_is_rolled_back_and_the_next_messag
 
 
 @pytest.mark.parametrize(("took", "late"), [(4.9, False), (5.0, False), (5.1, True)])
-def test_a_call_may_take_as_long_as_its_limit_and_no_longer(took: float, late: bool) -> None:
+def test_a_call_may_take_as_long_as_its_limit_and_no_longer(memory: Mercury, took: float, late: bool) -> None:
     operation = Operation(name="put", action="urn:put", response_action=None, call=lambda *_: None, time_limit=5.0)
-    times = iter([0.0, took])
-    if late:
-        with pytest.raises(HandlerTooSlow, match=r"it took 5.1 s, and its time limit is 5 s"):
-            within_limit(operation, lambda: next(times), lambda: "done")
-    else:
-        assert within_limit(operation, lambda: next(times), lambda: "done") == "done"
-    never = iter(())
-    assert within_limit(replace(operation, time_limit=None), lambda: next(never), lambda: "done") == "done"
+    times, never = iter([0.0, took]), iter(())
+    with memory.transaction() as tx:
+        if late:
+            with pytest.raises(HandlerTooSlow, match=r"it took 5.1 s, and its time limit is 5 s"):
+                within_limit(operation, tx, lambda: next(times), lambda: "done")
+        else:
+            assert within_limit(operation, tx, lambda: next(times), lambda: "done") == "done"
+        assert within_limit(replace(operation, time_limit=None), tx, lambda: next(never), lambda: "done") == "done"
+
+
+def test_a_call_that_fails_in_time_fails_with_its_own_error_and_one_that_fails_late_is_too_slow(
+    memory: Mercury,
+) -> None:
+    operation = Operation(name="put", action="urn:put", response_action=None, call=lambda *_: None, time_limit=5.0)
+
+    def fails() -> None:
+        raise LookupError("no such order")
+
+    with memory.transaction() as tx:
+        in_time, late = iter([0.0, 4.0]), iter([0.0, 6.0])
+        with pytest.raises(LookupError):
+            within_limit(operation, tx, lambda: next(in_time), fails)
+        with pytest.raises(HandlerTooSlow) as raised:
+            within_limit(operation, tx, lambda: next(late), fails)
+    assert isinstance(raised.value.__cause__, LookupError)
+
+
+def test_a_statement_that_outlasts_the_limit_is_ended_and_the_sequence_goes_on(postgres_url: str) -> None:
+    """A statement in the database would wait for ever: PostgreSQL ends it, and the next message is handled."""
+    shop, limits = Service("shop", policy=replace(TWICE, max_attempts=1)), []
+
+    @shop.operation("put", time_limit=0.2)
+    def put(order: Order, context: MessageContext) -> None:
+        connection = context.transaction.connection()
+        limits.append(connection.scalar(text("show statement_timeout")))
+        if order.id == 1:
+            connection.execute(text("select pg_sleep(3600)"))
+
+    @shop.operation("unlimited")
+    def unlimited(order: Order, context: MessageContext) -> None:
+        limits.append(context.transaction.connection().scalar(text("show statement_timeout")))
+
+    server = Mercury(postgres_url, settings=settings())
+    try:
+        url = server.listen(shop)
+        with Mercury("memory:", settings=settings()) as client:
+            orders = client.to(f"{url}/services/shop")
+            with client.transaction() as tx:
+                for number, operation in ((1, "put"), (2, "put"), (3, "unlimited")):
+                    orders.send(Order(number), operation=operation, tx=tx)
+            (letter,) = eventually(server.dead_letters, "order 1 is given up")
+            assert "HandlerTooSlow" in letter.reason
+            eventually(lambda: len(limits) == 3, "the others are handled")
+    finally:
+        server.stop()
+    assert limits == ["200ms", "200ms", "0"], "the limit is that of the handler, and ends with it"
+
+
+@pytest.mark.parametrize(("set_before", "during"), [("50ms", "50ms"), ("10s", "200ms"), ("0", "200ms")])
+def test_the_limit_leaves_a_shorter_one_and_restores_what_was_set(
+    postgres_url: str, set_before: str, during: str
+) -> None:
+    store = open_store(postgres_url)
+    show = text("show statement_timeout")
+    try:
+        with store.transaction() as tx:
+            connection = tx.connection()
+            connection.execute(text(f"set local statement_timeout = '{set_before}'"))
+            with tx.savepoint(), tx.limited_statements(0.2):
+                assert tx.connection().scalar(show) == during
+            assert connection.scalar(show) == set_before
+            with pytest.raises(LookupError), tx.savepoint(), tx.limited_statements(0.2):
+                tx.connection()
+                raise LookupError
+            assert connection.scalar(show) == set_before
+    finally:
+        store.close()
 
 
 def test_a_limit_that_no_call_keeps_is_refused() -> None:

@@ -257,6 +257,7 @@ FIGURES = {
     "destination.max_backlog": ("0",),
     "destination.max_backlog_bytes": ("0", "-1"),
     "destination.max_attempts": ("0",),
+    "destination.max_batch": ("0",),
     "destination.redelivery.factor": ("0.5",),
     "engine.limits.max_bytes": ("0",),
     "engine.limits.max_ranges": ("-1",),

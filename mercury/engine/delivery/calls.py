@@ -213,7 +213,7 @@ def _call_handler(
                 call.trace = span
             payloads = [payload_of(tx, call.message) for call in calls]
             contexts = [call.message_context(tx) for call in calls]
-            return within_limit(operation, context.claims.monotonic, lambda: handler(contexts, payloads))
+            return within_limit(operation, tx, context.claims.monotonic, lambda: handler(contexts, payloads))
     except Exception as error:
         raise_transient(tx, error)
         raise CallFailed(first, 1, error, operation.name) from error

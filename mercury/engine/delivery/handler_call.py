@@ -245,7 +245,7 @@ class HandlerCall:
             with tx.savepoint(), running, self._processing() as self.trace:
                 context, payload = self.message_context(tx), payload_of(tx, self.message)
                 clock = self._context.claims.monotonic
-                return within_limit(operation, clock, lambda: operation.call(context, payload))
+                return within_limit(operation, tx, clock, lambda: operation.call(context, payload))
         except ApplicationFault:
             raise
         except Exception as error:

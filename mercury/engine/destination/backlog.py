@@ -22,7 +22,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from mercury.engine.backlog_share import share, small_amount
+from mercury.engine.backlog_share import sequence_limit, share, small_amount, unblocks_rest
 from mercury.engine.stage_room import FULL
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.storage.records import InvokerRecord, RmdRecord
@@ -87,15 +87,14 @@ class Backlog:
             each of any number of offered sequences.
         """
         policy = self._context.application.policy(record.service)
-        moves = _unblocks_rest(record, buffer, number)
+        moves = unblocks_rest(record, buffer, number)
         waiting = record.received_bytes - buffer.consumed_bytes
         stage = self._context.stage
         if not moves and stage is not None and stage.is_full(self._messages):
             return FULL
-        if not moves and record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog:
-            return "Too many messages wait for the application"
-        if not moves and waiting + size > policy.max_backlog_bytes:
-            return "Too many bytes wait for the application"
+        limit = None if moves else sequence_limit(policy, record, buffer, size)
+        if limit is not None:
+            return limit
         if not stray and waiting + buffer.letter_bytes + size <= share(self._context.settings):
             return None
         if stray is not False:
@@ -210,10 +209,3 @@ class Backlog:
             self._stored_bytes[owner] = self._tx.rmd.waiting_bytes(owner)
         own, every = self._stored_bytes[owner]
         return own + self._taken[owner], every + self._taken_of_all
-
-
-def _unblocks_rest(record: RmdRecord, buffer: InvokerRecord, number: int) -> bool:
-    """Whether the other messages of the sequence wait for this one."""
-    if buffer.machine.behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
-        return number == record.machine.received.first_missing()  # nothing is delivered before all of it is received
-    return number == buffer.machine.next

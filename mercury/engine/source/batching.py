@@ -1,7 +1,8 @@
 """Which of the due messages of a sequence leave together, as a batch (`MessageBatch`).
 
-Messages never wait for others: a batch has what is due in the same transaction. A message that needs something that a
-batch does not have leaves alone.
+A batch has what is due in the same transaction. Messages wait for others only if the policy says so
+(`SourcePolicy.batch_wait`), before they get their numbers. A message that needs something that a batch does not have
+leaves alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from mercury.engine.emission import emit_transmitted
 from mercury.engine.envelopes import reply_to_of
 from mercury.statemachine import flow_control
 from mercury.storage.api import Transaction
-from mercury.storage.records import OutboundMessage, RmsRecord
+from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
 
 #: A batch that is sent again is this many times smaller after each transmission, down to single messages: then one
 #: message that the destination does not take holds up no others.
@@ -41,6 +42,22 @@ def in_batches(record: RmsRecord, due: Sequence[OutboundMessage]) -> Iterator[li
         together, size = [row], len(row.payload)
     if together:
         yield together
+
+
+def waits_for_batch(rows: Sequence[OutboundMessage], record: RmsRecord | None, now: float) -> float | None:
+    """Until when rows without a number wait for others to fill a batch; ``None`` = they do not wait.
+
+    :param rows: those that wait, in order; the first one has waited longest.
+    :param record: the sequence that would take them; ``None`` = a new one, and nothing is known of its destination.
+    """
+    first = rows[0]
+    until = first.created_at + first.channel.policy.batch_wait
+    if until <= now or until - now > first.channel.policy.batch_wait or record is None:
+        return None  # also if the clock was set back
+    if len(rows) >= record.batch_messages or sum(len(row.payload) for row in rows) >= record.batch_size:
+        return None  # a batch is full, or the destination takes none
+    batched = all(row.kind is OutboundKind.MESSAGE and _may_be_batched(record, row) for row in rows)
+    return until if batched else None
 
 
 def count_transmission(

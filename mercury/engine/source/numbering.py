@@ -13,6 +13,7 @@ from mercury.engine.channels import unfetchable_at
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import ABANDONED, DAMAGED, dead_letter
 from mercury.engine.source.apply_effects import handle_rms, holds_back
+from mercury.engine.source.batching import waits_for_batch
 from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.engine.source.lifetimes import (
     EXPIRED,
@@ -70,6 +71,7 @@ class Numbering:
         rows = self._waiting()
         done: list[OutboundMessage] = []
         late: list[OutboundMessage] = []
+        collects = self._collects_until(rows)
         for place, row in enumerate(rows):
             current = self._records[-1] if self._records and self._records[-1].machine.alive else None
             if row.damaged:
@@ -101,7 +103,7 @@ class Numbering:
                     late.append(row)
                     continue
                 current = self._create(row.channel, row.owner or "")
-            current.rows_wait_until = waits_until(row, current, self._held, self._now)
+            current.rows_wait_until = waits_until(row, current, self._held, self._now) or collects
             if current.rows_wait_until is not None:
                 done += self._wait(current, rows[place:])
                 break
@@ -119,6 +121,13 @@ class Numbering:
         self._tx.rms.discard([*done, *late])
         self._write()
         return sum(len(row.payload) for row in rows)
+
+    def _collects_until(self, rows: list[OutboundMessage]) -> float | None:
+        """Until when the rows wait for others to fill a batch; ``None`` = they do not wait."""
+        current = self._records[-1] if self._records else None
+        if not rows or current is None or not current.machine.takes_messages:
+            return None
+        return waits_for_batch(rows, current, self._now)
 
     def _unfetchable(self, channel: Channel) -> bool:
         """Whether the sequence by which the client would fetch a reply has ended."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from mercury.engine.application import Application
+from mercury.engine.backlog_share import sequence_limit, unblocks_rest
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
 from mercury.engine.rmd_records import marker_rows, save_rmd
@@ -171,8 +172,12 @@ def _take(
         if message.number in record.machine.received:
             move.moved.append(message)
             continue
-        if buffer is not None and _is_full(policy, record, buffer, message):
-            break
+        if (
+            buffer is not None
+            and not unblocks_rest(record, buffer, message.number)
+            and sequence_limit(policy, record, buffer, message.size) is not None
+        ):
+            break  # the rest stays in the stage
         taken = record.machine.handle(
             events.MessageReceived(number=message.number, last=message.last and not message.damaged), now, wide
         )
@@ -184,16 +189,6 @@ def _take(
     if damaged:
         dead_letter_inbound(tx, context, record.service, damaged, DAMAGED, now, owner=record.owner)
     return rows
-
-
-def _is_full(policy: DestinationPolicy, record: RmdRecord, buffer: InvokerRecord, message: InboundMessage) -> bool:
-    """Whether a sequence has as many undelivered messages in the store as its policy allows: the rest stays in the
-    stage. The next message to deliver is moved in any case, because the others wait for it."""
-    if message.number == buffer.machine.next:
-        return False
-    waiting = record.received_bytes - buffer.consumed_bytes
-    too_many = record.machine.received.count - buffer.machine.passed.count >= policy.max_backlog
-    return too_many or waiting + message.size > policy.max_backlog_bytes
 
 
 def _sequence(move: Move, now: float) -> RmdRecord:

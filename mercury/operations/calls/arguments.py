@@ -7,6 +7,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
+from mercury.choices import member
+
 E = TypeVar("E", bound=enum.Enum)
 
 #: The most items of a list that a caller over HTTP gets or gives at once, and the most characters of a text.
@@ -74,12 +76,7 @@ class Arguments:
     def choice(self, name: str, kind: type[E]) -> E | None:
         """A value of an enumeration; ``None`` = it is left out."""
         value = self.text(name)
-        if value is None:
-            return None
-        known = {str(each.value): each for each in kind}
-        if value not in known:
-            raise ValueError(f"{name} is not one of {', '.join(known)}")
-        return known[value]
+        return None if value is None else member(kind, value, name)
 
     def limit(self) -> int:
         """The largest number of items."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
+from mercury.choices import chosen
 from mercury.operations import values
 from mercury.operations.acting import NotPossible
 from mercury.operations.calls.arguments import Arguments
@@ -35,10 +36,8 @@ def _page(page: Page[Any], value: Callable[[Any], Any]) -> dict[str, Any]:
 
 def _sequences(on: Operations, given: Arguments, _actor: Actor) -> Any:
     side = given.text("side")
-    if side not in (None, "source", "destination"):
-        raise ValueError("side is not one of source, destination")
     which = SequenceFilter(
-        source=None if side is None else side == "source",
+        source=None if side is None else chosen({"source": True, "destination": False}, side, "side"),
         states=given.texts("states") or frozenset(),
         endpoint=given.text("endpoint"),
         key_prefix=given.text("key_prefix"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -136,6 +136,9 @@ class MemoryTransaction:
 
     def session(self, resource: str | None = None) -> Session:
         raise _no_database(resource)
+
+    def limited_statements(self, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
+        return nullcontext()  # there are none
 
     @property
     def in_database(self) -> bool:

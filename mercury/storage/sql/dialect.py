@@ -235,6 +235,14 @@ class Dialect(ABC):
         Otherwise a stopped process could hold its locks forever.
         """
 
+    # --- the time limit of handlers ----------------------------------------------------------------------------------
+
+    def limit_statements(self, connection: Connection, milliseconds: int) -> None:  # noqa: B027 - not all can do it
+        """Let a statement of this transaction that takes longer fail, unless a shorter limit is set."""
+
+    def restore_statement_limit(self, connection: Connection) -> None:  # noqa: B027 - not all can do it
+        """Set the limit from before `limit_statements`."""
+
 
 def chunks(values: Iterable[Any], size: int = 500) -> Iterable[list[Any]]:
     """Split values into lists of at most ``size``: SQLite limits the number of parameters."""

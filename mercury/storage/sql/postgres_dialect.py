@@ -72,6 +72,13 @@ LIMITS = """
         case when current_setting('idle_in_transaction_session_timeout') = '0'
             then set_config('idle_in_transaction_session_timeout', '30s', true) end
 """
+#: The setting with a prefix of Mercury's remembers in the server what was set before.
+LIMIT_STATEMENTS = """
+    select set_config('mercury.statement_timeout', current_setting('statement_timeout'), true),
+        case when current_setting('statement_timeout')::interval between interval '1 ms' and {0} * interval '1 ms'
+            then '' else set_config('statement_timeout', '{0}', true) end
+"""
+RESTORE_LIMIT = "select set_config('statement_timeout', current_setting('mercury.statement_timeout'), true)"
 
 
 class Postgres(Dialect):
@@ -204,6 +211,12 @@ class Postgres(Dialect):
 
     def limit_session(self, connection: Connection) -> None:
         connection.exec_driver_sql(LIMITS)
+
+    def limit_statements(self, connection: Connection, milliseconds: int) -> None:
+        connection.exec_driver_sql(LIMIT_STATEMENTS.format(milliseconds), execution_options=AS_IT_IS)
+
+    def restore_statement_limit(self, connection: Connection) -> None:
+        connection.exec_driver_sql(RESTORE_LIMIT, execution_options=AS_IT_IS)
 
     def clock(self) -> ColumnElement[float]:
         return cast(func.extract("epoch", func.clock_timestamp()), Double)

@@ -16,7 +16,7 @@ from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
-from mercury.storage.sql.dialect import Marker, chunks
+from mercury.storage.sql.dialect import Dialect, Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.peer_stores import SqlPeerStores
@@ -28,6 +28,7 @@ from mercury.storage.sql.rms import SqlRms
 from mercury.storage.sql.savepoints import Savepoint, Savepoints
 from mercury.storage.sql.schema import CLAIM
 from mercury.storage.sql.sessions import Sessions
+from mercury.storage.sql.statement_limit import StatementLimit
 from mercury.storage.sql.statements import Statements, StoreParts
 
 #: Reads claims and locks their rows (shared): no other owner can take them over before the commit.
@@ -61,6 +62,7 @@ class SqlTransaction(Statements):
         self._part: Part | None = None
         #: The application has used this connection: its statements may violate a deferred constraint.
         self._deferred: DeferredConstraints | None = None
+        self._limit: StatementLimit | None = None
         self.outcome = Outcome()
         self.rmd = SqlRmd(self)
         self.invoker = SqlInvoker(self)
@@ -78,6 +80,7 @@ class SqlTransaction(Statements):
         connection = self.writing()
         if self._deferred is None:
             self._deferred = DeferredConstraints(connection, self.dialect)
+        self._limit_statements_on(connection, self.dialect)
         return connection
 
     def session(self, resource: str | None = None) -> Session:
@@ -138,6 +141,20 @@ class SqlTransaction(Statements):
             raise
         self._part = outer
         part.keep()
+
+    @contextmanager
+    def limited_statements(self, seconds: float) -> Iterator[None]:
+        self._limit = limit = StatementLimit(seconds)
+        try:
+            yield
+        finally:
+            self._limit = None
+        self.check_usable()
+        limit.end()
+
+    def _limit_statements_on(self, connection: Connection, dialect: Dialect) -> None:
+        if self._limit is not None:
+            self._limit.add(connection, dialect)
 
     @property
     def in_database(self) -> bool:

@@ -66,6 +66,7 @@ class XaTransaction(SqlTransaction):
             branch = self._branches[resource] = enlist(self._coordinator.enlistable(resource), self)
             for part in self._parts:
                 part.enlist(branch)
+        self._limit_statements_on(branch.connection, branch.resource.dialect)
         return branch.connection
 
     def write_all(self) -> None:

@@ -131,6 +131,7 @@ FULL_POLICY = SourcePolicy(
     mtom=True,
     batch=12,
     batch_bytes=4321,
+    batch_wait=1.5,
 )
 
 FULL_CHANNEL = Channel(
