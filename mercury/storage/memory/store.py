@@ -144,8 +144,7 @@ class MemoryTransaction:
     def in_database(self) -> bool:
         return False
 
-    def end_work(self) -> None:
-        """Nothing: applications have no connection to this store."""
+    def end_work(self) -> None: ...  # applications have no connection to this store
 
     def translate(self, error: Exception) -> StorageError | None:
         return error if isinstance(error, StorageError) else None
