@@ -162,6 +162,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         #: ``None`` = every process on the store serves.
         self._lease: ActiveLease | None = None
         self._server: BackgroundServer | None = None
+        self._at_stop = []
         self._mutex = threading.Lock()
         self._stopped = self._logged_not_running = False
 
@@ -299,6 +300,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             return
         self.threads.stop()
         self.futures.abandon("no response will come to this future: Mercury was stopped")
+        for end in self._at_stop:
+            end()
         if not self.store.capabilities.durable:
             overview.log_losses(self.store)
         if self.metrics is not None:

@@ -43,6 +43,8 @@ class Hosting:
     _security: SecurityParties
     _services: list[Service]
     _server: BackgroundServer | None
+    #: What ends before the store is closed.
+    _at_stop: list[Callable[[], None]]
 
     def start(self) -> None:
         """Start to send, receive and invoke."""
@@ -125,6 +127,7 @@ class Hosting:
             watch=self.settings.watch,
             clock=self.clock,
         )
+        self._at_stop.append(console.close)
         return console.router(path)
 
     def operator_router(self) -> APIRouter:

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from mercury import Mercury, Settings
 from mercury.client.dead_letters import BATCH
 from mercury.console.bulk_runner import ATTEMPTS, MOST, BulkRunner
+from mercury.console.console import Console
 from mercury.errors import TransientStorageError
 from mercury.operations.acting import NotPossible
 from mercury.operations.bulk_actions import BulkActions
@@ -24,7 +26,7 @@ from mercury.testing import FakeClock
 from tests.acceptance.processes import eventually
 from tests.storage.test_dead_letters import add_letters, outbound
 
-from .browsing import READER, Browser, console_of, serving
+from .browsing import READER, SETTINGS, Browser, console_of, serving
 
 ADA = Actor("Ada")
 MANY = 3 * BATCH
@@ -122,6 +124,7 @@ def test_after_the_end_of_the_console_it_says_where_it_stopped_and_another_conso
         number = begin(browser)
         ending = threading.Thread(target=console.close)
         ending.start()
+        eventually(console._bulks._ending.is_set, "the console ends")
         gate.let(1)
         ending.join(20)
     assert operations.bulk_actions.newest()[0].state is BulkState.STOPPED
@@ -180,6 +183,18 @@ def test_a_piece_is_made_again_while_the_store_fails_and_not_for_ever(
     assert len(tries) == ATTEMPTS + 1 + ATTEMPTS
     ended = operations.bulk_actions.newest()[0]
     assert (ended.done, ended.state) == (2 * BATCH, BulkState.STOPPED)
+
+
+def test_the_console_of_an_application_is_closed_before_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[Console] = []
+    monkeypatch.setattr(Console, "close", lambda console: closed.append(console))
+    mercury = Mercury(f"sqlite:///{tmp_path / 'app.db'}", settings=Settings(console=SETTINGS))
+    mercury.console_router()
+    assert closed == []
+    mercury.stop()
+    assert len(closed) == 1
 
 
 def test_a_console_works_on_a_bounded_number_at_once(operations: Operations, gate: Gate) -> None:

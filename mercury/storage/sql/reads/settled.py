@@ -30,10 +30,6 @@ def settled_page(tx: SqlTransaction, which: MessageFilter, after: str | None, li
 
     :raises UnknownPlace: ``after`` is not from a page.
     """
-    window = select(KEPT).where(*_before(after), *_times(which))
-    window = window.order_by(KEPT.c.settled_at.desc(), KEPT.c.message_id.desc()).limit(MOST_ROWS)
-    query = _with_sequence(window)
-    rows = query.selected_columns
     conditions: list[ColumnElement[bool]] = []
     if which.sequence is not None:
         conditions.append(or_(SOURCE.c.identifier == which.sequence, SOURCE.c.id == which.sequence))
@@ -43,10 +39,17 @@ def settled_page(tx: SqlTransaction, which: MessageFilter, after: str | None, li
         conditions.append(KEY.c.endpoint == which.endpoint)
     elif which.key is not None:
         conditions.append(KEY.c.name == which.key)
+    window = select(KEPT).where(*_before(after), *_times(which))
+    window = window.order_by(KEPT.c.settled_at.desc(), KEPT.c.message_id.desc())
+    window = window.limit(MOST_ROWS if conditions else limit + 1)
+    query = _with_sequence(window)
+    rows = query.selected_columns
     ordered = query.where(*conditions).order_by(rows["settled_at"].desc(), rows["message_id"].desc())
     found = [Settled(**row) for row in tx.read(ordered.limit(limit + 1))]
     if len(found) > limit:
         return Page(tuple(found[:limit]), _place(found[limit - 1].settled_at, found[limit - 1].message_id))
+    if not conditions:
+        return Page(tuple(found))
     read = window.subquery("read_rows")
     (many,) = tx.read(select_any(func.count().label("many")).select_from(read))
     if many["many"] < MOST_ROWS:
