@@ -21,12 +21,16 @@ def audit(
     target: Annotated[
         str | None, typer.Option("--target", metavar="ID", help="Only actions on this sequence, service or message.")
     ] = None,
+    bulk: Annotated[
+        str | None,
+        typer.Option("--bulk", metavar="NUMBER", help="Only the letters of this bulk action."),
+    ] = None,
     limit: Limit = 100,
     after: After = None,
 ) -> None:
     """List what operators have done to a store, by command or console, the newest first."""
     with calling(options) as call:
-        page = call("audit.list", by=by, action=action, target=target, after=after, limit=limit)
+        page = call("audit.list", by=by, action=action, target=target, bulk=bulk, after=after, limit=limit)
     found = page["items"]
     rows = [
         (

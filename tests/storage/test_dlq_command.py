@@ -145,6 +145,10 @@ def test_an_action_on_many_is_listed_with_how_far_it_is_goes_on_and_is_cancelled
     gone_on = command("dlq", "resume", str(first.id), *there)
     assert (gone_on.code, gone_on.out) == (0, "1 done (discard)\n")
     assert left(url) == ["a", "b"]
+    (line,) = command("audit", "--target", "c", *there, "-o", "json").value
+    assert (line["action"], line["actor"], line["bulk"]) == ("discard", "ada", first.id)
+    assert command("audit", "--bulk", str(first.id), *there, "-o", "json").value == [line]
+    command("audit", "--bulk", "x", *there).refused("bulk is not the number of a bulk action", code=2)
     cancelled = command("dlq", "cancel", str(second.id), *there)
     assert cancelled.out == "cancelled: 0 of 3 are done, the others stay dead letters\n"
     command("dlq", "resume", str(second.id), *there).refused("is cancelled: it does nothing any more", code=1)

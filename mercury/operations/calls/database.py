@@ -12,7 +12,7 @@ from mercury.operations import values
 from mercury.operations.acting import NotPossible
 from mercury.operations.calls.arguments import Arguments
 from mercury.operations.calls.call import Call, Calls
-from mercury.operations.calls.database_letters import LETTER_CALLS
+from mercury.operations.calls.database_letters import LETTER_CALLS, bulk_number
 from mercury.operations.operator import Operations
 from mercury.operations.restarting import InDoubt
 from mercury.storage.audit import Actor, AuditFilter
@@ -162,7 +162,12 @@ def _nodes(on: Operations, _given: Arguments, _actor: Actor) -> Any:
 
 
 def _audit(on: Operations, given: Arguments, _actor: Actor) -> Any:
-    which = AuditFilter(actor=given.text("by"), action=given.text("action"), target=given.text("target"))
+    which = AuditFilter(
+        actor=given.text("by"),
+        action=given.text("action"),
+        target=given.text("target"),
+        bulk=bulk_number(given, "bulk") if given.text("bulk") is not None else None,
+    )
     return _page(on.audit(which, given.text("after"), given.limit()), values.audit_entry)
 
 
@@ -203,7 +208,7 @@ CALLS = MappingProxyType(
         "services.pause": _act_on_service("pause"),
         "services.resume": _act_on_service("resume"),
         "nodes.list": Call(_nodes),
-        "audit.list": Call(_audit, ("by", "action", "target", "after", "limit")),
+        "audit.list": Call(_audit, ("by", "action", "target", "bulk", "after", "limit")),
         "store.problems": Call(_problems),
         "store.ages": Call(_ages),
         **LETTER_CALLS,

@@ -15,7 +15,7 @@ from mercury.storage.audit import Actor
 from mercury.storage.bulk import Bulk, BulkAction
 
 #: Pieces that one call of `dlq.advance` makes at most.
-PIECES = 10
+PIECES = 5
 
 
 def done(handled: Handled) -> dict[str, Any]:
@@ -77,19 +77,19 @@ def _begin(on: Operations, given: Arguments, actor: Actor) -> Any:
 
 
 def _advance(on: Operations, given: Arguments, _actor: Actor) -> Any:
-    return _value(on, on.bulk_actions.advance(_bulk_id(given), PIECES))
+    return _value(on, on.bulk_actions.advance(bulk_number(given), PIECES))
 
 
 def _stop(on: Operations, given: Arguments, _actor: Actor) -> Any:
-    return _value(on, on.bulk_actions.stop(_bulk_id(given)))
+    return _value(on, on.bulk_actions.stop(bulk_number(given)))
 
 
 def _resume(on: Operations, given: Arguments, actor: Actor) -> Any:
-    return _value(on, on.bulk_actions.resume(_bulk_id(given), actor))
+    return _value(on, on.bulk_actions.resume(bulk_number(given), actor))
 
 
 def _cancel(on: Operations, given: Arguments, actor: Actor) -> Any:
-    return _value(on, on.bulk_actions.cancel(_bulk_id(given), actor, reason=given.text("note") or ""))
+    return _value(on, on.bulk_actions.cancel(bulk_number(given), actor, reason=given.text("note") or ""))
 
 
 def _bulks(on: Operations, given: Arguments, _actor: Actor) -> Any:
@@ -100,10 +100,11 @@ def _value(on: Operations, found: Bulk) -> dict[str, Any]:
     return values.bulk(found, on.now())
 
 
-def _bulk_id(given: Arguments) -> int:
-    text = given.needed("id")
+def bulk_number(given: Arguments, name: str = "id") -> int:
+    """The number of a bulk action."""
+    text = given.needed(name)
     if not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise ValueError("id is not the number of a bulk action")
+        raise ValueError(f"{name} is not the number of a bulk action")
     return int(text)
 
 
