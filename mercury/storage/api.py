@@ -72,9 +72,10 @@ class LockOrderError(AssertionError):
 class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
     """Sequences at their destination."""
 
-    def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
+    def lock(self, identifiers: Iterable[str], buffers: Collection[str] = ()) -> dict[str, RmdRecord]:
         """Lock and read the sequences that exist, in ascending order of identifier. RMD locks come before all others.
 
+        :param buffers: sequences whose buffers are read next; a store may read them under the locks already.
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 
@@ -123,9 +124,11 @@ class RMSSequenceManager(RowAges, Protocol):
         and this row would overtake the rows of that commit.
         """
 
-    def lock(self, keys: Iterable[SequenceKey]) -> None:
+    def lock(self, keys: Iterable[SequenceKey], *, records: bool = False, rows: bool = False) -> None:
         """Lock the sequences of these keys, in ascending order. RMS locks come after all others.
 
+        :param records: `records` are read next; a store may read them under the locks already.
+        :param rows: so are the first `unnumbered` rows.
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 

@@ -37,6 +37,10 @@ class InvokerBufferManager(BufferAges, Protocol):
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
         """The committed records of these sequences, without a lock; a sequence without a buffer has no entry."""
 
+    def expect(self, sequence: str, most: int, most_bytes: int = ANY_BYTES) -> None:
+        """Say that the next reads are those of a buffer, of its sequence, and of its first ``most`` numbers (`part`
+        with the same ``most_bytes``): a store may make all of them now."""
+
     def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
         """The markers, and the waiting messages between ``low`` and ``high``, both included.
 

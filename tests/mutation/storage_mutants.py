@@ -162,7 +162,7 @@ STORAGE = (
         "buffers of the driver that a large body was received with",
         (
             Change(
-                "mercury.storage.sql.prepared:fetch",
+                "mercury.storage.sql.prepared:_rows",
                 "        note_bytes(connection, chain.from_iterable(rows))\n",
                 "        pass\n",
             ),
@@ -352,6 +352,38 @@ STORAGE = (
             ),
         ),
         test="tests/storage/test_lost_answer.py::test_a_notification_that_fails_does_not_fail_the_commit_before_it",
+    ),
+    Mutant(
+        "commit sent together with a failed notification",
+        (
+            Change(
+                "mercury.storage.sql.round_trips:Session.run",
+                '            log.debug("what follows a commit has failed: %s", answers[-1].get_error_message())\n',
+                "            raise error_of(answers[-1])\n",
+            ),
+        ),
+        test="tests/storage/test_lost_answer.py::test_a_notification_that_fails_does_not_fail_the_commit_before_it",
+    ),
+    Mutant(
+        "epoch of a claim that is checked with the commit",
+        (Change("mercury.storage.sql.claim_guard:GUARD", " and c.epoch = g.epoch", ""),),
+        test="tests/conformance/test_claims.py::test_transaction_under_a_lost_claim_is_rolled_back",
+    ),
+    Mutant(
+        "statements that were deallocated within a transaction",
+        (
+            Change(
+                "mercury.storage.sql.round_trips:Session.usable",
+                "return not self.doubtful or not self._names or self._is_idle",
+                "return True",
+            ),
+        ),
+        test="tests/storage/test_round_trips.py::test_an_application_may_roll_back_to_a_savepoint_and_send_behind_it",
+    ),
+    Mutant(
+        "what was read ahead before a change",
+        (Change("mercury.storage.sql.statements:Statements.later", "        self._ahead.clear()\n", ""),),
+        test="tests/storage/test_round_trips.py::test_answers_read_ahead_hold_until_the_transaction_changes_something",
     ),
     Mutant(
         "notifications at the end of the process",

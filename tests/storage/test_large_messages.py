@@ -8,12 +8,10 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import psycopg
 import pytest
 from psycopg.pq import Format
-from sqlalchemy import event
+from psycopg.pq.abc import PGresult
 
 from mercury import Service, testing
 from mercury.engine.runtime.allocator import LARGE_BLOCK
@@ -21,6 +19,7 @@ from mercury.storage.api import StorageManager
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.releasing import GROWN_BYTES
+from mercury.storage.sql.round_trips import Result, Session
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.testing.contract.builders import inbound, row
@@ -147,22 +146,19 @@ def test_connection_that_an_application_has_sent_a_large_body_with_is_not_used_a
     assert connection_of(postgres, lambda _: None) != first
 
 
-def test_body_is_received_as_its_bytes_and_not_as_a_text_twice_as_long(postgres: SqlStore) -> None:
+def test_body_is_received_as_its_bytes_and_not_as_a_text_twice_as_long(
+    postgres: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     received: list[Format] = []
+    load = Session.load
 
-    class Cursor(psycopg.Cursor[Any]):
-        def fetchall(self) -> list[Any]:
-            assert self.pgresult is not None
-            columns = [each.name for each in self.description or ()]
-            if "payload" in columns:
-                received.append(Format(self.pgresult.fformat(columns.index("payload"))))
-            return super().fetchall()
+    def noting(self: Session, result: PGresult) -> Result:
+        names = [result.fname(place) for place in range(result.nfields)]
+        if b"payload" in names:
+            received.append(Format(result.fformat(names.index(b"payload"))))
+        return load(self, result)
 
-    def use_it(connection: psycopg.Connection[Any], _record: object) -> None:
-        connection.cursor_factory = Cursor
-
-    event.listen(postgres.engine, "connect", use_it)
-    postgres.engine.dispose()
+    monkeypatch.setattr(Session, "load", noting)
     connection_of(postgres, lambda tx: tx.invoker.add([inbound(1, payload=b"x" * GROWN_BYTES)]))
     connection_of(postgres, read)
     assert received == [Format.BINARY]

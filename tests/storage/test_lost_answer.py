@@ -121,10 +121,14 @@ def test_a_single_message_is_requested_too(store: SqlStore) -> None:
     assert placed(store) == (0, 1)
 
 
+@pytest.mark.parametrize("watched", [False, True], ids=["by itself", "watched by the application"])
 def test_a_notification_that_fails_does_not_fail_the_commit_before_it(
-    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch, watched: bool
 ) -> None:
-    """Both are sent together, and the error does not tell which one it is of."""
+    """Both are sent together. If the application listens to the statements, the error does not tell which one it is
+    of."""
+    if watched:
+        event.listen(store.engine, "before_cursor_execute", lambda *_: None)
     monkeypatch.setattr(store, "announcement", lambda _: "select 1 / 0")
     assert place(store, SqlTransaction.commit_store).outcome.ending is Ending.COMMITTED
     assert placed(store) == (1, 1)

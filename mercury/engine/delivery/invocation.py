@@ -312,6 +312,10 @@ class InvocationWorker:
 
     def _load(self, tx: Transaction, sequence: str, limit: int, now: float) -> DeliveryRun | None:
         """Read the buffer, and pass new rows to its machine."""
+        if limit > 1:
+            services = self._context.application.services()
+            most = max((self._context.application.largest_batch(each) for each in services), default=1)
+            tx.invoker.expect(sequence, max(limit, most) + 1, RUN_BYTES)
         record = tx.invoker.read(sequence)
         if record is None:
             return None

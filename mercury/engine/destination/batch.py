@@ -93,14 +93,14 @@ class Batch:
         made_by = [exchange.create_key for exchange in exchanges if exchange.create_key is not None]
         self._created = self.tx.rmd.find_created(*made_by)
         named = [name for exchange in exchanges for name in self._rmds_of(exchange) if name is not None]
-        self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)])
+        addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
+        self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)], addressed)
         self.tombstone_quota.take(self.rmds)
         keys = SourceKeys(self.tx, self.rmds, self.now).of(exchanges)
         self._lock_keys(keys | dict.fromkeys(self.tombstone_quota.keys()))
         self._given = GivenIdentifiers(self.tx, envelopes, self.rmds)
         relates = {name for exchange in exchanges for name in related_names(exchange.envelope)}
         self._related = self.tx.rms.rows(relates)  # read after the locks: the rows do not change any more
-        addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         buffered = [name for name in self.rmds if name in addressed]
         self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
 
@@ -114,7 +114,7 @@ class Batch:
         self._lock_keys([] if outgoing.key is None else [outgoing.key])
 
     def _lock_keys(self, keys: Collection[SequenceKey]) -> None:
-        self.tx.rms.lock(keys)
+        self.tx.rms.lock(keys, records=True)
         self._keys = {key: self.tx.rms.records(key) for key in keys}
 
     def _rmds_of(self, exchange: InboundExchange) -> Iterable[str | None]:

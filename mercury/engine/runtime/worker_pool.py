@@ -23,6 +23,8 @@ ERROR_PAUSE = 1.0
 BACKUP_DELAY = 0.02
 #: The shortest time between two polls of a busy thread, in seconds, so that one query finds several changes.
 COALESCE_DELAY = 0.002
+#: The longest time that a woken thread lets work gather after a turn, in seconds.
+MOST_GATHERED = 0.01
 #: Before every time.
 _UNKNOWN = -math.inf
 
@@ -157,6 +159,16 @@ class WorkerPool:
             return 0.0 if step.progress else RETRY_DELAY
         return min(self.poll, remaining)
 
+    def gathering(self, step: Step, took: float) -> float:
+        """Seconds after a turn in which a thread lets work gather although it is woken: as many as the turn took.
+
+        In a stream so many messages share a transaction, and a thread leaves half of its time to what makes them. A
+        message that comes later than that is not delayed.
+
+        :param took: the seconds of the turn.
+        """
+        return 0.0 if step.more or not step.progress else min(took, MOST_GATHERED)
+
     def still(self, step: Step, rested: float) -> float:
         """The time to go on waiting, in seconds, because the work that was due by now is done; 0 = the store must be
         asked.
@@ -214,5 +226,12 @@ class WorkerThread(threading.Thread):
                 ended = time.monotonic()
                 while wait and not pool.rest(self, wait):
                     wait = pool.still(step, time.monotonic() - ended)
+                self._let_gather(pool.gathering(step, ended - self.began) - (time.monotonic() - ended))
             else:
                 time.sleep(COALESCE_DELAY)
+
+    def _let_gather(self, seconds: float) -> None:
+        """Let work gather before the next turn. Meanwhile the thread counts as busy: no other is woken for it."""
+        if seconds > 0 and not self._pool.ended:
+            self.waits = False
+            time.sleep(seconds)

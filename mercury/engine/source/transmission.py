@@ -71,7 +71,7 @@ class KeyWork:
         :raises PairEnds: repeat the work with ``pairs``.
         """
         pairs = tx.rmd.lock(self.ending_pairs(tx)) if self._pairs else {}
-        tx.rms.lock([self.key])
+        tx.rms.lock([self.key], records=True, rows=True)
         records = tx.rms.records(self.key)
         paired = {record.id for record in records if self._ends_pair(record)}
         for record in records:

@@ -49,6 +49,9 @@ class MemoryInvoker:
         found = ((sequence, self.read(sequence)) for sequence in sequences)
         return {sequence: record for sequence, record in found if record is not None}
 
+    def expect(self, sequence: str, most: int, most_bytes: int = ANY_BYTES) -> None:
+        """Nothing is far away here."""
+
     def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
         messages = self.messages(sequence, list(self.numbers(sequence, low, high).numbers()))
         fitting = within(messages.items(), lambda found: len(found[1].payload), most_bytes)

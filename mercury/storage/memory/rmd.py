@@ -24,7 +24,7 @@ class MemoryRmd:
         self.changed: dict[str, RmdRecord | None] = {}
         self.inserted: list[RmdRecord] = []
 
-    def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
+    def lock(self, identifiers: Iterable[str], buffers: Collection[str] = ()) -> dict[str, RmdRecord]:  # noqa: ARG002
         wanted = list(identifiers)
         self._locks.acquire(order.RMD, wanted)
         records = ((identifier, self.read(identifier)) for identifier in wanted)

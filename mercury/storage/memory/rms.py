@@ -39,7 +39,7 @@ class MemoryRms:
     def append(self, message: OutboundMessage) -> None:
         self.appended.append(message.copy())
 
-    def lock(self, keys: Iterable[SequenceKey]) -> None:
+    def lock(self, keys: Iterable[SequenceKey], *, records: bool = False, rows: bool = False) -> None:  # noqa: ARG002
         names = {str(key): key for key in keys}
         self._locks.acquire(order.RMS, names)
         self._locked.update(names.values())

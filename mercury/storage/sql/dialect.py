@@ -176,6 +176,10 @@ class Dialect(ABC):
         """
         raise CapabilityError(f"{self} has no changes in queries")
 
+    def inserting_marker(self, table: Table, marker: str) -> tuple[str, dict[str, Any]]:
+        """The text and the named parameters of `insert_marker`; otherwise as `inserting`."""
+        raise CapabilityError(f"{self} has no changes in queries")
+
     def updating(self, table: Table, key: str, rows: Rows) -> tuple[str, dict[str, Any]]:
         """The text and the named parameters of `update`; otherwise as `inserting`."""
         raise CapabilityError(f"{self} has no changes in queries")

@@ -15,6 +15,7 @@ from mercury.storage.buffers import BufferPart
 from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sizes import ANY_BYTES
+from mercury.storage.sql import ahead
 from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, among
@@ -28,7 +29,6 @@ NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery(
 LOW, HIGH = bindparam("low", type_=BigInteger), bindparam("high", type_=BigInteger)
 BETWEEN = and_(MESSAGE.c.number >= LOW, MESSAGE.c.number <= HIGH)
 OF_SEQUENCE = MESSAGE.c.sequence == bindparam("sequence")
-BUFFERS = Prepared(select(BUFFER).where(among(BUFFER.c.sequence, "sequences")))
 MARKERS = Prepared(select(MESSAGE).where(OF_SEQUENCE, ~IS_MESSAGE).order_by(MESSAGE.c.position))
 NUMBERS = Prepared(select(MESSAGE.c.number).where(OF_SEQUENCE, IS_MESSAGE, BETWEEN).order_by(MESSAGE.c.number))
 
@@ -123,11 +123,18 @@ class SqlInvoker:
         return self.read_many([sequence]).get(sequence)
 
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
-        rows = (row for part in chunks(sequences) for row in self._tx.read(BUFFERS, {"sequences": part}))
+        rows = (row for part in chunks(sequences) for row in self._tx.read(*ahead.buffers(part)))
         return {row["sequence"]: invoker_record(row) for row in rows}
+
+    def expect(self, sequence: str, most: int, most_bytes: int = ANY_BYTES) -> None:
+        part = {"sequences": [sequence], "most": most, "most_bytes": most_bytes}
+        self._tx.read_ahead([ahead.buffers([sequence]), ahead.rmds([sequence]), (PARTS, part)])
 
     def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
         low, high = min(low, MAX_MESSAGE_NUMBER), min(high, MAX_MESSAGE_NUMBER)
+        first = {"sequences": [sequence], "most": high - low + 1, "most_bytes": most_bytes}
+        if self._tx.is_ahead((PARTS, first)):
+            return _as_part([inbound_message(row) for row in self._tx.read(PARTS, first)])
         values = {"sequence": sequence, "low": low, "high": high, "most_bytes": most_bytes}
         return _as_part([inbound_message(row) for row in self._tx.read(PART, values)])
 

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import psycopg
-from psycopg.pq import DiagnosticField, ExecStatus, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import (
     ARRAY,
     URL,
@@ -29,6 +28,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     create_engine,
+    event,
     func,
 )
 from sqlalchemy.dialects import postgresql
@@ -42,6 +42,7 @@ from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
+from mercury.storage.sql.round_trips import StoreConnection, error_of
 
 #: Connect time-out in seconds, unless the URL sets one.
 CONNECT_TIMEOUT = 10
@@ -116,7 +117,7 @@ class Postgres(Dialect):
             "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed"
         )
         given = str(url.query.get("options", ""))
-        return create_engine(
+        engine = create_engine(
             url,
             connect_args={
                 "options": f"{options} {given}".strip(),
@@ -131,6 +132,8 @@ class Postgres(Dialect):
             pool_reset_on_return="rollback",
             pool_pre_ping=False,
         )
+        event.listen(engine, "do_connect", _connect)
+        return engine
 
     def begin_writing(self, connection: Connection) -> None:
         """No effect: the driver begins the transaction."""
@@ -172,12 +175,15 @@ class Postgres(Dialect):
         # Each handler call has a savepoint. One call of libpq costs a third of a cursor of the driver and SQLAlchemy's.
         result = driver.pgconn.exec_(text.encode())
         if result.status != ExecStatus.COMMAND_OK:
-            error = _error(result)
+            error = error_of(result)
             note_lost(connection, error)
             raise error
 
     def insert_marker(self, connection: Connection, table: Table, marker: str, *, ignore: bool = False) -> bool:
         return change(connection, _insert_marker(table, ignore=ignore), {"id": marker}) == 1
+
+    def inserting_marker(self, table: Table, marker: str) -> tuple[str, dict[str, Any]]:
+        return _insert_marker(table), {"id": marker}
 
     def commit_and_announce(self, connection: Connection, announcement: str) -> None:
         driver = typing.cast("psycopg.Connection", connection.connection.dbapi_connection)
@@ -285,17 +291,13 @@ def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
     return f"{column} = ANY (CAST({values} AS TEXT[]))"
 
 
+def _connect(_dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]) -> StoreConnection:
+    return StoreConnection.connect(*arguments, **options)
+
+
 def _in_transaction(driver: psycopg.Connection[Any]) -> bool:
     """Whether the server has a transaction, without a failed statement in it."""
     return driver.info.transaction_status == TransactionStatus.INTRANS
-
-
-def _error(result: PGresult) -> psycopg.Error:
-    """The error of a statement that libpq has executed. Without a SQLSTATE: the connection is lost."""
-    state, text = result.error_field(DiagnosticField.SQLSTATE), result.get_error_message()
-    if state is None:
-        return psycopg.OperationalError(text)
-    return psycopg.errors.lookup(state.decode())(text)
 
 
 # Statements made of table and column names of the schema: few, and cached.

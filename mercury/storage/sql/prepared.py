@@ -23,6 +23,7 @@ from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from mercury.storage.sql.releasing import note_bytes
+from mercury.storage.sql.round_trips import Call, Result, Session, StoreConnection
 
 #: A row by the names of its columns.
 Row: TypeAlias = Mapping[str, Any] | RowMapping
@@ -151,25 +152,66 @@ def fetch(connection: Connection, text: str, parameters: Any, *, binary: bool = 
     """
     if _is_watched(connection):
         return list(connection.exec_driver_sql(text, parameters).all())
+    session = session_of(connection)
+    if session is not None:
+        return _rows(run(connection, session, [Call(text, parameters, binary)])[0], connection, binary=binary)
     cursor = execute(connection, text, parameters, binary=binary)
     try:
         rows = list(cursor.fetchall())
     finally:
         cursor.close()
-    if binary:
-        note_bytes(connection, chain.from_iterable(rows))
-    return rows
+    return _rows(rows, connection, binary=binary)
 
 
 def change(connection: Connection, text: str, parameters: Any) -> int:
     """Execute a statement without rows; returns how many rows it has changed. Errors as for `fetch`."""
     if _is_watched(connection):
         return connection.exec_driver_sql(text, parameters).rowcount
+    session = session_of(connection)
+    if session is not None:
+        (done,) = run(connection, session, [Call(text, parameters)])
+        return done if isinstance(done, int) else len(done)
     cursor = execute(connection, text, parameters)
     try:
         return cursor.rowcount
     finally:
         cursor.close()
+
+
+def session_of(connection: Connection) -> Session | None:
+    """What executes several statements in one round trip on a connection now; ``None`` = nothing does."""
+    if _is_watched(connection):
+        return None
+    driver: object = connection.connection.dbapi_connection
+    if not isinstance(driver, StoreConnection) or driver.closed or not driver.session.usable:
+        return None
+    return driver.session
+
+
+def fetch_together(connection: Connection, session: Session, calls: Sequence[Call]) -> list[list[Any]]:
+    """Execute queries in one round trip, one after the other, and return the rows of each. Errors as for `fetch`."""
+    results = run(connection, session, calls)
+    return [_rows(result, connection, binary=call.binary) for call, result in zip(calls, results, strict=True)]
+
+
+def run(
+    connection: Connection, session: Session, calls: Sequence[Call], *, commit: bool = False, behind: str | None = None
+) -> list[Result]:
+    """As `Session.run`, in the transaction of a connection."""
+    if not connection.in_transaction():
+        connection.begin()  # as in `execute`
+    try:
+        return session.run(calls, commit=commit, behind=behind)
+    except Exception as error:
+        note_lost(connection, error)
+        raise
+
+
+def _rows(result: Result, connection: Connection, *, binary: bool) -> list[Any]:
+    rows: list[Any] = [] if isinstance(result, int) else result
+    if binary:
+        note_bytes(connection, chain.from_iterable(rows))
+    return rows
 
 
 def change_many(connection: Connection, text: str, parameters: list[tuple[Any, ...]]) -> None:

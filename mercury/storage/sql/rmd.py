@@ -11,6 +11,7 @@ from mercury.storage.api import Topic
 from mercury.storage.names import fetch_name
 from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
+from mercury.storage.sql import ahead as queries
 from mercury.storage.sql.codec import rmd_record, rmd_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, among
@@ -21,7 +22,6 @@ TABLE = RMD_SEQUENCE
 TO_LOCK = Prepared(
     select(TABLE).where(among(TABLE.c.identifier, "identifiers")).order_by(TABLE.c.identifier).with_for_update()
 )
-UNLOCKED = Prepared(select(TABLE).where(among(TABLE.c.identifier, "identifiers")))
 CREATED = Prepared(select(TABLE.c.create_key, TABLE.c.identifier).where(among(TABLE.c.create_key, "create_keys")))
 DELETE = Prepared(delete(TABLE).where(TABLE.c.identifier == bindparam("identifier")))
 FETCHABLE = Prepared(
@@ -89,12 +89,13 @@ class SqlRmd:
         self._known: dict[str, RmdRecord | None] = {}
         self._changed: dict[str, None] = {}
 
-    def lock(self, identifiers: Iterable[str]) -> dict[str, RmdRecord]:
+    def lock(self, identifiers: Iterable[str], buffers: Collection[str] = ()) -> dict[str, RmdRecord]:
         wanted = list(dict.fromkeys(identifiers))
         locked = self._tx.to_lock(RMD, wanted)
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
         for part in chunks(missing):
-            for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}):
+            ahead = [queries.buffers(buffers)] if buffers and len(part) == len(missing) else []
+            for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}, ahead):
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, locked)
         found = ((identifier, self._known.get(identifier)) for identifier in wanted)
@@ -106,7 +107,7 @@ class SqlRmd:
     def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
         found = {name: own.copy() for name in identifiers if (own := self._known.get(name)) is not None}
         for part in chunks([name for name in identifiers if name not in self._known]):
-            for row in self._tx.read(UNLOCKED, {"identifiers": part}):
+            for row in self._tx.read(*queries.rmds(part)):
                 found[row["identifier"]] = rmd_record(row)
         return found
 

@@ -10,7 +10,7 @@ from mercury.storage.api import Topic
 from mercury.storage.names import fetch_name
 from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
-from mercury.storage.sql import codec
+from mercury.storage.sql import ahead, codec
 from mercury.storage.sql.codec import rms_record, rms_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.fields import Values
@@ -30,7 +30,6 @@ FETCHABLE = Prepared(
     .order_by(TABLE.c.fetch_due, TABLE.c.position)
     .limit(bindparam("limit", type_=Integer))
 )
-OF_KEYS = Prepared(select(TABLE).where(among(TABLE.c.key_id, "names")).order_by(TABLE.c.position))
 BY_IDENTIFIER, BY_CREATE = (
     Prepared(select(column.label("value"), TABLE.c.channel).where(among(column, "names")))
     for column in (TABLE.c.identifier, TABLE.c.create_message_id)
@@ -53,21 +52,28 @@ class SqlRms(SqlRmsRows):
         #: Locked keys whose records are not read yet: many callers that lock a key do not need them.
         self._to_load: dict[str, None] = {}
 
-    def lock(self, keys: Iterable[SequenceKey]) -> None:
+    def lock(self, keys: Iterable[SequenceKey], *, records: bool = False, rows: bool = False) -> None:
         by_id = {key.digest: key for key in keys}
         wanted = self._tx.to_lock(RMS, list(by_id))
+        behind = [ahead.rms_of_keys(wanted)] if records else []
+        behind += self._waiting.questions(wanted) if rows else []
         for part in chunks(wanted):
-            here = {row["key_id"] for row in self._tx.read_locked(KEYS, {"names": part})}
+            more = behind if len(part) == len(wanted) else []
+            here = {row["key_id"] for row in self._tx.read_locked(KEYS, {"names": part}, more)}
             new = [name for name in part if name not in here]
             if new:
                 # Another transaction may be inserting the same keys: the insert waits for it, and then locks its rows.
-                rows = [{"key_id": name, "endpoint": by_id[name].endpoint, "name": by_id[name].name} for name in new]
-                self._tx.insert(RMS_KEY, rows, ignore=True)
+                keys_to_insert = [
+                    {"key_id": name, "endpoint": by_id[name].endpoint, "name": by_id[name].name} for name in new
+                ]
+                self._tx.insert(RMS_KEY, keys_to_insert, ignore=True)
                 self._tx.read_locked(KEYS, {"names": new})
         self._tx.locked(RMS, wanted)
         self._named.update(wanted)
         self._to_load.update(dict.fromkeys(wanted))
         self.forget_rows()
+        if rows:
+            self._waiting.take_ahead(wanted)
 
     def _load(self, key_ids: Iterable[str]) -> None:
         """Read the records of these keys, and of all other locked keys whose records are not read yet."""
@@ -78,8 +84,8 @@ class SqlRms(SqlRmsRows):
         self._to_load.clear()
         for name in missing:
             self._records[name] = []
-        for part in chunks(missing):
-            for row in self._tx.read(OF_KEYS, {"names": part}):
+        for part in chunks(sorted(missing)):
+            for row in self._tx.read(*ahead.rms_of_keys(part)):
                 self._records[row["key_id"]].append(rms_record(row))
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
@@ -89,7 +95,7 @@ class SqlRms(SqlRmsRows):
         name = key.digest
         if name in self._records:
             return [record.copy() for record in self._records[name]]
-        return [rms_record(row) for row in self._tx.read(OF_KEYS, {"names": [name]})]
+        return [rms_record(row) for row in self._tx.read(*ahead.rms_of_keys([name]))]
 
     def insert(self, *records: RmsRecord) -> None:
         # A key that is locked has its row.

@@ -14,13 +14,17 @@ from mercury.storage.order import NAMES
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
+from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
-from mercury.storage.sql.prepared import Prepared, Row, change, fetch
+from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, session_of
 from mercury.storage.sql.releasing import OWNER, are_many_bytes
+from mercury.storage.sql.round_trips import Call
 from mercury.storage.sql.together import Change, together
 
 Parameters: TypeAlias = Mapping[str, Any]
+#: A query with its parameters.
+Question: TypeAlias = tuple[Prepared, Parameters]
 
 
 class StoreParts(Protocol):
@@ -38,6 +42,10 @@ class StoreParts(Protocol):
 
     @property
     def commit_markers(self) -> CommitMarkers: ...
+
+    @property
+    def deferrable(self) -> DeferrableConstraints:
+        """Whether the database has deferrable constraints."""
 
     @property
     def remembered_keys(self) -> BoundedDict[SequenceKey]: ...
@@ -103,6 +111,8 @@ class Statements:
         self.topics_elsewhere: set[Topic] = set()
         #: Changes that are sent with the next statement.
         self._pending: list[Change] = []
+        #: The answers to queries that were sent ahead; they hold until this transaction changes something.
+        self._ahead: dict[object, Sequence[Row]] = {}
         #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
         self.unnamed: set[str] = set()
         #: The number of statements so far.
@@ -113,6 +123,7 @@ class Statements:
     def writing(self) -> Connection:
         """The connection of this transaction, ready to write; all changes before are sent."""
         self.send_pending()
+        self._ahead.clear()
         return self._begun()
 
     def _begun(self) -> Connection:
@@ -137,6 +148,10 @@ class Statements:
         self, query: Select[Any] | ReturningInsert[Any] | Prepared, parameters: Parameters | None = None
     ) -> Sequence[Row]:
         """Read rows, as committed or as this transaction has changed them. Takes no lock."""
+        if self._ahead and isinstance(query, Prepared):
+            known = self._ahead.pop(_name_of((query, parameters or {})), None)
+            if known is not None:
+                return known
         self.send_pending()
         connection = self._connected()
         self.statements += 1
@@ -148,15 +163,53 @@ class Statements:
             return connection.execute(query, parameters).mappings().all()
 
     def read_locked(
-        self, query: Select[Any] | ReturningInsert[Any] | Prepared, parameters: Parameters | None = None
+        self,
+        query: Select[Any] | ReturningInsert[Any] | Prepared,
+        parameters: Parameters | None = None,
+        ahead: Sequence[Question] = (),
     ) -> Sequence[Row]:
-        """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file."""
-        self.writing()
+        """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file.
+
+        :param ahead: queries to be answered behind it, as by `read_ahead`; only behind one without a change.
+        """
+        if ahead and isinstance(query, Prepared):
+            self.send_pending()
+            self._begun()
+            self.read_ahead([(query, parameters or {}), *ahead])
+        else:
+            self.writing()
         return self.read(query, parameters)
+
+    def read_ahead(self, questions: Sequence[Question]) -> None:
+        """Send queries in one round trip, if the database can; `read` returns their answers once, unless this
+        transaction changes something before.
+
+        The database answers one after the other: behind a query that locks rows, the rows are read under the lock.
+        """
+        self.send_pending()
+        session = session_of(self._connected())
+        if session is None:
+            return
+        compiled = [self.dialect.compiled(query) for query, _ in questions]
+        calls = []
+        for each, (_, parameters) in zip(compiled, questions, strict=True):
+            values = each.parameters(parameters)
+            assert isinstance(values, dict)
+            calls.append(Call(each.text, values, each.binary))
+        self.statements += len(calls)
+        with translated():
+            found = fetch_together(self._connected(), session, calls)
+        for question, each, rows in zip(questions, compiled, found, strict=True):
+            self._ahead[_name_of(question)] = each.rows(rows)
+
+    def is_ahead(self, question: Question) -> bool:
+        """Whether `read` would return an answer that was read ahead."""
+        return _name_of(question) in self._ahead
 
     def read_changing(self, query: Prepared, parameters: Parameters, *tables: Table) -> Sequence[Row]:
         """Read rows by a query that locks rows, and may change rows of these tables; together with the changes before,
         if none is of these tables."""
+        self._ahead.clear()
         names = {table.name for table in tables}
         if any(change.table in names for change in self._pending):
             self.send_pending()
@@ -176,6 +229,7 @@ class Statements:
         :raises Exception: changes before this one fail.
         """
         self._begun()
+        self._ahead.clear()
         if any(change.table == table.name for change in self._pending):
             self.send_pending()
         self._pending.append(Change(table.name, text, parameters))
@@ -184,14 +238,23 @@ class Statements:
         """Send the changes that wait, as one statement."""
         if not self._pending:
             return
+        self._ahead.clear()
         (*before, last), self._pending = self._pending, []
         self.statements += 1
         with translated():
             change(self._begun(), *together(before, last.text, last.parameters))
 
+    def take_pending(self, text: str = "", parameters: dict[str, Any] | None = None) -> list[Call]:
+        """The changes that wait, which the caller sends now, with a statement behind them: at most one call."""
+        waiting, self._pending = self._pending, []
+        if text:
+            return [Call(*together(waiting, text, parameters or {}))]
+        return [Call(*together(waiting[:-1], waiting[-1].text, waiting[-1].parameters))] if waiting else []
+
     def drop_pending(self) -> None:
         """Drop the changes that wait: what they belong to is rolled back."""
         self._pending.clear()
+        self._ahead.clear()
 
     @property
     def _may_wait(self) -> bool:
@@ -254,11 +317,25 @@ class Statements:
         second_rows: Sequence[Parameters],
         marker: Marker | None = None,
     ) -> None:
-        """Insert into two tables, with a commit marker."""
+        """Insert into two tables, with a commit marker; errors may appear with a later statement."""
+        rows = (*first_rows, *second_rows)
+        if self._may_wait and not are_many_bytes(value for row in rows for value in row.values()):
+            self.insert_later(second, second_rows)
+            if marker is not None:
+                self.insert_marker(marker)
+            self.insert_later(first, first_rows)
+            return
         connection = self.writing()
         self.statements += 1
         with translated():
             self.dialect.insert_both(connection, first, first_rows, second, second_rows, marker)
+
+    def insert_marker(self, marker: Marker) -> None:
+        """Insert a commit marker; errors may appear with a later statement."""
+        if self._may_wait:
+            self.later(marker[0], *self.dialect.inserting_marker(*marker))
+        else:
+            self.store.commit_markers.insert(self.writing(), marker)
 
     def update(self, table: Table, key: str, rows: Sequence[Parameters]) -> None:
         """Update rows by their column ``key``; errors may appear with a later statement."""
@@ -296,3 +373,8 @@ class Statements:
         """Check that a row is locked before it is changed."""
         if (kind, name) not in self._locked:
             raise LockOrderError(f"{NAMES[kind]} {name} is changed without its lock")
+
+
+def _name_of(question: Question) -> object:
+    query, parameters = question
+    return query, *((name, tuple(given) if isinstance(given, list) else given) for name, given in parameters.items())

@@ -19,6 +19,7 @@ from mercury.storage.records import SequenceKey
 from mercury.storage.sql import attachments, claims, clocks, gauges, nodes, retention, work
 from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
+from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.joining import Joins, guard_ends
@@ -81,6 +82,7 @@ class SqlStore:
         self.coordinator: TransactionCoordinator | None = None
         #: The claim of `guard_all`.
         self.guarded_by: Claim | None = None
+        self.deferrable = DeferrableConstraints(dialect)
         self.commit_markers = CommitMarkers(self.engine, dialect)
         self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._listeners: list[CommitListener] = []

@@ -4,40 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
-from sqlalchemy import Connection, select
+from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, NotActive, StorageError, TransientStorageError
 from mercury.storage.api import Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import INACTIVE, Claim
+from mercury.storage.sql import claim_guard
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.dialect import Dialect, Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
+from mercury.storage.sql.parts import Part, StorePart
 from mercury.storage.sql.peer_stores import SqlPeerStores
-from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.prepared import run, session_of
 from mercury.storage.sql.releasing import release
 from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
+from mercury.storage.sql.round_trips import Call, CommitFailed
 from mercury.storage.sql.savepoints import Savepoint, Savepoints
-from mercury.storage.sql.schema import CLAIM
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statement_limit import StatementLimit
 from mercury.storage.sql.statements import Statements, StoreParts
-
-#: Reads claims and locks their rows (shared): no other owner can take them over before the commit.
-HELD = Prepared(
-    select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch)
-    .where(among(CLAIM.c.resource, "resources"))
-    .order_by(CLAIM.c.resource)
-    .with_for_update(read=True)
-)
 
 
 class SqlTransaction(Statements):
@@ -53,6 +46,8 @@ class SqlTransaction(Statements):
         #: Whether the commit may announce the topics to other processes, and whether it has done so.
         self._announces = self._announced = False
         self._claims: list[Claim] = []
+        #: Whether the claims are checked by the statement before the commit.
+        self._guards = False
         #: Of `StorageManager.guard_all`, when this transaction began.
         self._member = store.guarded_by
         self._after_commit: list[Callable[[], None]] = []
@@ -79,7 +74,7 @@ class SqlTransaction(Statements):
             raise self._unknown(resource)
         connection = self.writing()
         if self._deferred is None:
-            self._deferred = DeferredConstraints(connection, self.dialect)
+            self._deferred = DeferredConstraints(connection, self.dialect, self.store.deferrable)
         self._limit_statements_on(connection, self.dialect)
         return connection
 
@@ -261,7 +256,7 @@ class SqlTransaction(Statements):
         :raises OutcomeUnknown: the commit was not answered, and the query for its marker was not answered either.
         """
         marker = self._new_marker()
-        self.prepare_commit(marker)
+        self.prepare_commit(marker, last=True)
         self._announces = marker is not None  # an error of the announcement must not be taken for one of the commit
         try:
             self.commit_store()
@@ -293,15 +288,23 @@ class SqlTransaction(Statements):
         self.rmd.flush()
         self.rms.flush()
 
-    def prepare_commit(self, marker: Marker | None = None) -> None:
-        """Write all collected changes and the marker, and check the claims: the last statements before the commit."""
+    def prepare_commit(self, marker: Marker | None = None, *, last: bool = False) -> None:
+        """Write all collected changes and the marker, and check the claims: the last statements before the commit.
+
+        :param last: nothing else is checked before the commit: they may be sent with it.
+        """
         self.flush_records()
         if not self.rms.flush_appended(marker) and marker is not None:
-            self.store.commit_markers.insert(self.writing(), marker)
+            self.insert_marker(marker)
         self.attachments.remove_unnamed()
+        waits = last and self._connection is not None and session_of(self._connection) is not None
         if self._writing and (self._claims or self._member is not None):
-            self._check_claims()
-        self.send_pending()
+            if waits:
+                self._guards = True
+            else:
+                self._check_claims()
+        if not waits:
+            self.send_pending()
 
     def _check_claims(self) -> None:
         """Lock the claims of this transaction, and that of the active member.
@@ -312,7 +315,7 @@ class SqlTransaction(Statements):
         held: set[Claim] = set()
         member = [] if self._member is None else [self._member]
         for part in chunks([claim.resource for claim in (*member, *self._claims)]):
-            held.update(Claim(**row) for row in self.read_changing(HELD, {"resources": part}))
+            held.update(Claim(**row) for row in self.read_changing(claim_guard.HELD, {"resources": part}))
         if self._member is not None and self._member not in held:
             raise NotActive(INACTIVE)
         for claim in self._claims:
@@ -333,6 +336,8 @@ class SqlTransaction(Statements):
         self._ending = True
         if self._connection is not None:
             text = self.store.announcement(self._all_topics()) if self._announces else None
+            if self._commit_together(self._connection, text):
+                return
             self._announced = text is not None
             try:
                 with translated():
@@ -341,6 +346,46 @@ class SqlTransaction(Statements):
                     self._connection.commit()
             except Conflict as error:  # a deferred constraint of the application; Mercury's tables have none
                 raise DataError(str(error)) from error
+
+    def _commit_together(self, connection: Connection, announcement: str | None) -> bool:
+        """Send what waits, the check of the claims, the commit and the announcement in one round trip, if the database
+        can."""
+        session = session_of(connection)
+        if session is None:
+            return False
+        calls = self._last_calls()
+        self.statements += len(calls)
+        try:
+            with translated():
+                run(connection, session, calls, commit=True, behind=announcement)
+        except CommitFailed as failed:
+            known = translate(failed.error)
+            # A deferred constraint of the application; Mercury's tables have none.
+            raise DataError(str(known)) if isinstance(known, Conflict) else known or failed from failed.error
+        except DataError as error:
+            if self._guards and claim_guard.LOST in str(error):
+                self._tell_lost(connection)
+            raise
+        self._announced = announcement is not None
+        connection.commit()  # which tells SQLAlchemy
+        return True
+
+    def _last_calls(self) -> list[Call]:
+        """The changes that wait, and the check of the claims: at most one statement."""
+        if not self._guards:
+            return self.take_pending()
+        claims = {*self._claims, *([] if self._member is None else [self._member])}
+        return self.take_pending(claim_guard.GUARD, claim_guard.parameters(claims, self.dialect))
+
+    def _tell_lost(self, connection: Connection) -> None:
+        """Raise that a claim is lost, after its check has ended the transaction.
+
+        :raises NotActive: the claim of the active member.
+        :raises Conflict: another one.
+        """
+        connection.rollback()
+        self._check_claims()
+        raise Conflict("a claim is lost")
 
     def _roll_back(self) -> None:
         self._ending = True
@@ -371,40 +416,3 @@ class SqlTransaction(Statements):
 
     def _all_topics(self) -> frozenset[Topic]:
         return frozenset(self.topics | self.topics_elsewhere)
-
-
-class Part(Protocol):
-    """The work since a savepoint, which can be kept or undone."""
-
-    def keep(self) -> None: ...
-
-    def undo(self) -> None: ...
-
-    def end_work(self) -> None:
-        """Keep the savepoints that the application has left open in it."""
-
-
-class StorePart:
-    """The work since a savepoint in the store's database."""
-
-    def __init__(self, tx: SqlTransaction) -> None:
-        self._tx = tx
-        self._savepoint = tx.begin_savepoint()
-
-    def keep(self) -> None:
-        if self._savepoint is None:
-            self._tx.keep_nested()
-        else:
-            self._savepoint.keep()
-
-    def undo(self) -> None:
-        if self._savepoint is None:
-            self._tx.restart()
-        else:
-            self._savepoint.undo()
-
-    def end_work(self) -> None:
-        if self._savepoint is None:
-            self._tx.keep_nested()
-        else:
-            self._savepoint.end_work()

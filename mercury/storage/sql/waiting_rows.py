@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -14,7 +14,7 @@ from mercury.storage.sql.codec import outbound_message
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.prepared import Prepared
 from mercury.storage.sql.rms_statements import ABANDONED, BODY, BODY_COLUMNS, ROW
-from mercury.storage.sql.statements import Statements
+from mercury.storage.sql.statements import Question, Statements
 from mercury.storage.sql.window import UNNUMBERED
 
 #: So many rows of each key are read together, and bodies of so many bytes.
@@ -53,8 +53,21 @@ class WaitingRows:
     def read_ahead(self, keys: Iterable[str]) -> None:
         """Read the first rows of these keys together, if the database can."""
         names = list(keys)
-        if not names or not self._tx.dialect.changes_in_queries:
-            return
+        if names and self._tx.dialect.changes_in_queries:
+            self._take(names)
+
+    def questions(self, keys: Sequence[str]) -> list[Question]:
+        """What `take_ahead` of these keys reads, to be sent ahead."""
+        if not keys or not self._tx.dialect.changes_in_queries:
+            return []
+        return [(_first_of_each(self._tx.dialect), {"keys": list(keys)})]
+
+    def take_ahead(self, keys: Sequence[str]) -> None:
+        """As `read_ahead`, if the rows were read ahead."""
+        if all(self._tx.is_ahead(question) for question in self.questions(keys)):
+            self.read_ahead(keys)
+
+    def _take(self, names: list[str]) -> None:
         found: dict[str, list[OutboundMessage]] = {name: [] for name in names}
         cut = set()
         for row in self._tx.read(_first_of_each(self._tx.dialect), {"keys": names}):

@@ -1,0 +1,46 @@
+"""The check of claims: as a query, and as a statement that fails and can be sent with the commit (decision 51)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+from sqlalchemy import select
+
+from mercury.storage.claims import Claim
+from mercury.storage.sql.dialect import Dialect
+from mercury.storage.sql.prepared import ListOf, Prepared, among
+from mercury.storage.sql.schema import CLAIM
+
+#: Reads claims and locks their rows (shared): no other owner can take them over before the commit.
+HELD = Prepared(
+    select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch)
+    .where(among(CLAIM.c.resource, "resources"))
+    .order_by(CLAIM.c.resource)
+    .with_for_update(read=True)
+)
+#: The beginning of the error of a claim that is lost.
+LOST = "mercury: claims held"
+#: Locks the rows of claims (shared), in the order of all locks: no other owner can take them over before the commit. If
+#: one is lost, a text that is no number is converted, and the error ends the transaction.
+GUARD = f"""
+with held as (
+    select c.resource from {CLAIM.name} c
+    join unnest(%(guard_resources)s::text[], %(guard_owners)s::text[], %(guard_epochs)s::bigint[])
+        as g(resource, owner, epoch)
+        on c.resource = g.resource and c.owner = g.owner and c.epoch = g.epoch
+    order by c.resource for share of c
+)
+select case when count(*) = %(guard_count)s::bigint then 0 else cast('{LOST}: ' || count(*) as integer) end from held
+""".strip()  # noqa: S608 - the name of a table
+
+
+def parameters(claims: Collection[Claim], dialect: Dialect) -> dict[str, Any]:
+    """The parameters of `GUARD` for these claims, each once."""
+    array = dialect.writers[ListOf]
+    return {
+        "guard_resources": array([claim.resource for claim in claims]),
+        "guard_owners": array([claim.owner for claim in claims]),
+        "guard_epochs": array([claim.epoch for claim in claims]),
+        "guard_count": str(len(claims)),
+    }
