@@ -15,8 +15,9 @@ from selenium.webdriver.common.by import By
 from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor
 from mercury.storage.bulk import BulkAction, BulkState
-from mercury.storage.letters import EVERY_LETTER
+from mercury.storage.letters import EVERY_LETTER, LetterFilter
 from mercury.storage.opening import name_resources, open_sql_store
+from mercury.testing.contract.builders import letter
 from tests.postgres import PostgresServer
 from tests.xa.places import Places, fill_application
 
@@ -213,8 +214,23 @@ def test_a_bulk_action_that_has_stopped_goes_on_or_is_cancelled(
     driver.get(f"{url}bulk?id={begun[1].id}")
     click(driver, "Go on")
     says(driver, "it is done")
+    assert driver.find_elements(By.CSS_SELECTOR, "main button") == []
     found = [operations.bulk_actions.one(each.id) for each in begun]
     assert [each.state for each in found if each is not None] == [BulkState.CANCELLED, BulkState.DONE]
+
+
+def test_an_open_page_shows_how_far_a_bulk_action_is(
+    driver: WebDriver, url: str, operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.operations.bulk_actions.BATCH", 2)
+    with operations._store.transaction() as tx:
+        tx.dead_letters.add([letter(f"live-{number}") for number in range(4)])
+    bulk = operations.bulk_actions.begin(BulkAction.DISCARD, LetterFilter(reason="given up"), Actor("Grace"))
+    driver.get(f"{url}bulk?id={bulk.id}")
+    says(driver, "0 of 4: it runs.")
+    for text in ("2 of 4: it runs.", "4 of 4: it is done."):
+        operations.bulk_actions.advance(bulk.id)
+        says(driver, text)
 
 
 def test_transactions_in_doubt_are_rolled_back_and_committed(
