@@ -83,6 +83,15 @@ class RMSSequence(RmsCounters):
         if self.alive and self.expires_at is None:
             self.expires_at = at
 
+    def ask_first(self, now: float) -> None:
+        """If new numbers are to be sent, send none before the destination has said which ones it has: it is asked for
+        its acknowledgement, as one without room. For a store that may have been restored from a back-up: numbers that
+        it has forgotten must not be given to other messages."""
+        # Nothing can be acknowledged of a sequence of which nothing was sent.
+        if self.last_number > self.highest_sent > 0 and self.flow.room != 0:
+            self.flow = self.flow.with_room(0)
+            self.control_attempts, self.control_due = 0, now
+
     def pass_on(self, ranges: Ranges) -> None:
         """Let these numbers of a failed sequence go to a successor, on an operator's request."""
         if self.failure is not None:
@@ -205,7 +214,10 @@ class RMSSequence(RmsCounters):
         starved, full = self.starved, self.flow.room == 0
         yield from self._release(self._merge(self._bounded(given.ranges), now))
         stated = RangeSet(given.ranges)
-        if stated.count >= self.acknowledged.count:  # an older acknowledgement states an outdated BufferRemaining
+        # An older acknowledgement states an outdated BufferRemaining. One that states none opens the window of
+        # `ask_first`, also if its destination has forgotten what it had acknowledged.
+        opens = self.flow.room == 0 and given.room is None
+        if stated.count >= self.acknowledged.count or opens:
             limits = given.room is not None and given.room < self.window(policy)
             self.flow = self.flow.with_room(given.room if limits else None)
         self._enter(row, now)

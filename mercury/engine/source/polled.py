@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mercury.engine.context import EngineContext
+from mercury.engine.source.after_start import ThisProcess
 from mercury.engine.source.fetched import needs_control
 from mercury.engine.source.transmission import KeyWork
 from mercury.statemachine import events
@@ -20,7 +21,7 @@ class PolledWork(KeyWork):
     _one_message = True
 
     def __init__(self, context: EngineContext, key: SequenceKey, now: float) -> None:
-        super().__init__(context, key, now, _never_in_flight)
+        super().__init__(context, key, now, ThisProcess(_never_in_flight))
         self._more = False
         self._chosen: OutboundMessage | None = None
 

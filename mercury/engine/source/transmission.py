@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mercury.engine import envelopes
 from mercury.engine.attachments import parts_to_send
@@ -13,6 +13,7 @@ from mercury.engine.dead_letters import DAMAGED, dead_letter
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.engine.rmd_records import end_offered
 from mercury.engine.source import back_channel
+from mercury.engine.source.after_start import AfterStart, ThisProcess
 from mercury.engine.source.apply_effects import handle_rms, release_acknowledged, save_rms
 from mercury.engine.source.batching import count_transmission, in_batches
 from mercury.engine.source.fetched import count_as_fetched, plan_fetches, settle_back_channel
@@ -29,13 +30,9 @@ from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundMessage, RmdRecord, RmsRecord, Role, SequenceKey
 from mercury.wire.envelope import Envelope
 
-#: The most tombstones of one key: a key that is used from time to time may end many sequences a day.
-TOMBSTONES = 16
-#: Seconds until a sequence is worked on again that was due and on which the work had no effect: a defect of Mercury,
-#: which must not use all its time.
+TOMBSTONES = 16  #: The most of one key: a key that is used from time to time may end many sequences a day.
+#: Seconds until a sequence is worked on again that was due and on which the work had no effect: a defect of Mercury.
 STALLED_PAUSE = 60.0
-#: Of a sequence's record, a number, and whether it is acknowledged.
-IsInFlight = Callable[[str, int, bool], bool]
 
 
 class PairEnds(Exception):
@@ -45,19 +42,20 @@ class PairEnds(Exception):
 class KeyWork:
     """One transaction's work on one key.
 
-    :param is_in_flight: whether a message is being posted: then its retransmission interval has not begun.
+    :param process: what is known in this process only.
     :param pairs: lock also the offered sequences that end with those of the key. Needed only after `PairEnds`.
     """
 
     _one_message = False  #: Whether only one message is sent.
 
     def __init__(
-        self, context: EngineContext, key: SequenceKey, now: float, is_in_flight: IsInFlight, *, pairs: bool = False
+        self, context: EngineContext, key: SequenceKey, now: float, process: ThisProcess, *, pairs: bool = False
     ) -> None:
         self.context = context
         self.key = key
         self.now = now
-        self._is_in_flight = is_in_flight
+        self._process = process
+        self._after_start = AfterStart(process.since)
         self.step = Step(progress=1)
         self.owner = ""  #: That this turn counts for (`RmsRecord.owner`).
         self.bytes = 0  #: Of the bodies that were read.
@@ -78,6 +76,7 @@ class KeyWork:
             if record.machine.alive:
                 count_as_fetched(tx, self.context, record, self.now)
                 self._handle(tx, record, events.Tick())
+                self._after_start.look(record)
         numbering = Numbering(self.context, tx, self.key, records, self.now)
         self.bytes += numbering.run()
         self.owner = records[-1].owner if records else ""
@@ -144,6 +143,7 @@ class KeyWork:
         record.fetch_due = None
         posts = not record.channel.back_channel and not record.channel.polled
         if record.machine.alive and posts:
+            self._after_start.ask(record, self.now)
             times.append(self._transmit(tx, record))
             self._control(tx, record, earlier)
         elif record.machine.alive and record.channel.polled:
@@ -234,7 +234,7 @@ class KeyWork:
         machine, policy = record.machine, record.channel.policy
         wait, rest = [], []
         for row in due:
-            if row.attempts and self._is_in_flight(record.id, row.number or 0, row.acknowledged):
+            if row.attempts and self._process.is_in_flight(record.id, row.number or 0, row.acknowledged):
                 row.due = self.now + flow_control.pause_after(machine, policy, row.attempts, self.context.ids.chance())
                 wait.append(row)
             else:

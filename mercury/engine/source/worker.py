@@ -7,6 +7,7 @@ wire, and a crash in between has the same effect as a message lost on the wire.
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +17,9 @@ from itertools import islice
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
+from mercury.engine.source.after_start import IsInFlight, ThisProcess
 from mercury.engine.source.in_window import WINDOW_BYTES
-from mercury.engine.source.transmission import STALLED_PAUSE, IsInFlight, KeyWork, PairEnds
+from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
@@ -43,6 +45,8 @@ class SourceWorker:
         self._mutex = threading.Lock()
         #: When the keys that this process has worked on are due again; only those that are due by the time.
         self._planned: dict[SequenceKey, float] = {}
+        #: When this worker has run for the first time.
+        self._since = -math.inf
         #: The owner that was served last (`RmsRecord.owner`).
         self._last = ""
         #: Whether the message with this number of a sequence is being posted, or waits to be.
@@ -50,6 +54,8 @@ class SourceWorker:
 
     def run_once(self, now: float) -> Step:
         """Do the due work. Returns the posts to make; their transactions are committed."""
+        # A clock that was set back would ask after each answer.
+        self._since = now if self._since == -math.inf else min(self._since, now)
         step = Step()
         most = min(self._context.settings.sequence_batch, TURN)
         if self._work_filter.after != self._last:
@@ -108,7 +114,7 @@ class SourceWorker:
             tx.rms.read_ahead(claims)
         for key, claim in claims.items():
             tx.guard(claim)
-            work = KeyWork(self._context, key, now, self.is_in_flight)
+            work = KeyWork(self._context, key, now, self._process)
             work.do(tx)
             tx.after_commit(partial(self.planned, {key: work.due}))
             step.add(work.step)
@@ -132,6 +138,10 @@ class SourceWorker:
         for key in keys:
             self._context.claims.forget(f"rms {key.digest}")
 
+    @property
+    def _process(self) -> ThisProcess:
+        return ThisProcess(self.is_in_flight, self._since)
+
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""
         return self._context.store.next_due(Topic.RMS, self._work_filter)
@@ -148,7 +158,7 @@ class SourceWorker:
             return None
 
     def _commit_together(self, claims: Mapping[SequenceKey, Claim], now: float, *, pairs: bool = False) -> Step:
-        works = [KeyWork(self._context, key, now, self.is_in_flight, pairs=pairs) for key in claims]
+        works = [KeyWork(self._context, key, now, self._process, pairs=pairs) for key in claims]
         step, size, last = Step(), 0, self._last
         with self._context.store.transaction() as tx:
             if pairs:
@@ -171,9 +181,9 @@ class SourceWorker:
 
     def _work(self, key: SequenceKey, claim: Claim, now: float) -> Step:
         try:
-            return self._commit(KeyWork(self._context, key, now, self.is_in_flight), claim)
+            return self._commit(KeyWork(self._context, key, now, self._process), claim)
         except PairEnds:
-            return self._commit(KeyWork(self._context, key, now, self.is_in_flight, pairs=True), claim)
+            return self._commit(KeyWork(self._context, key, now, self._process, pairs=True), claim)
 
     def _commit(self, work: KeyWork, claim: Claim) -> Step:
         with self._context.store.transaction() as tx:

@@ -1,0 +1,54 @@
+"""After the start of a process: ask the destination which numbers it has, before new ones are sent.
+
+If the store was restored from a back-up, it has forgotten which numbers it has sent since. It would give them to other
+messages, which the destination takes for copies of the first ones and acknowledges: they would be lost. An
+acknowledgement of numbers that the store has not sent stops the sequence instead (`apply_effects.FORGOTTEN`). A restore
+needs a start of the processes, so each process asks once for each sequence that it finds, before it sends a message of
+it; an acknowledgement that another process got since then is as good.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from mercury.storage.records import RmsRecord
+
+#: Of a sequence's record, a number, and whether it is acknowledged.
+IsInFlight = Callable[[str, int, bool], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class ThisProcess:
+    """What the work on source sequences needs to know of its process."""
+
+    #: Whether a message is being posted, or waits to be: then its retransmission interval has not begun.
+    is_in_flight: IsInFlight
+    #: When it has begun to work on the store, in seconds since the epoch.
+    since: float = -math.inf
+
+
+class AfterStart:
+    """For the work on one key: which of its sequences ask first.
+
+    Only a destination that is Mercury is asked: others may answer no AckRequested without a message.
+
+    :param since: when this process has begun to work on the store, in seconds since the epoch.
+    """
+
+    def __init__(self, since: float) -> None:
+        self._since = since
+        self._unheard: set[str] = set()
+
+    def look(self, record: RmsRecord) -> None:
+        """Note whether the destination of a sequence was not heard since the process has started. To be called before
+        messages get numbers, which restarts the measuring of silence."""
+        is_mercury = record.batch_messages > 0  # what the destination has stated in Mercury's own element
+        if is_mercury and record.machine.last_heard < self._since:
+            self._unheard.add(record.id)
+
+    def ask(self, record: RmsRecord, now: float) -> None:
+        """Let a sequence with new messages to post wait for an acknowledgement, if its destination was not heard."""
+        if record.id in self._unheard:
+            record.machine.ask_first(now)

@@ -1,0 +1,88 @@
+"""A source that has started again asks its destination what it has, before it gives numbers to new messages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
+
+from .harness import DESTINATION, EPOCH, Pair
+
+TAKING = replace(DESTINATION, batches=True)
+PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
+
+
+def names(two: Pair, since: float) -> list[str]:
+    """The messages on the wire from a time on."""
+    return [name for at, name in two.times if at >= since - EPOCH]
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_nothing_is_sent_after_a_start_before_the_destination_has_said_what_it_has(
+    protocol: Protocol, listens: bool
+) -> None:
+    two = Pair(policy=TAKING, client_policy=TAKING)
+    link = two.link(protocol, listens=listens)
+    link.notes("one", "two")
+    two.advance(10)
+    two.client.stop()
+    two.client.start()
+    started = two.now
+    link.notes("three", "four")
+    two.advance(10)
+    assert two.server.handled == ["one", "two", "three", "four"]
+    assert names(two, started)[0].startswith("AckRequested")
+    link.notes("five")
+    two.advance(10)
+    assert [name for name in names(two, started) if name.startswith("AckRequested")] == ["AckRequested"]
+    link.close()
+    two.advance(100)
+    two.assert_ended()
+
+
+def test_messages_wait_while_the_destination_does_not_answer_the_question() -> None:
+    two = Pair(policy=TAKING, client_policy=TAKING)
+    link = two.link()
+    link.notes("one")
+    two.advance(10)
+    two.client.stop()
+    two.client.start()
+    two.lose("AckRequested", 3)
+    link.notes("two")
+    two.advance(0.1)
+    assert two.server.handled == ["one"]
+    two.advance(60)
+    assert two.server.handled == ["one", "two"]
+
+
+def test_messages_in_flight_at_a_crash_are_sent_again() -> None:
+    two = Pair(policy=TAKING, client_policy=TAKING)
+    link = two.link()
+    link.notes("one")
+    two.advance(10)
+    two.lose("message 2", 1)
+    link.notes("two", "three")
+    two.advance(0.1)
+    two.client.stop()
+    two.client.start()
+    two.advance(60)
+    assert two.server.handled == ["one", "two", "three"]
+    link.close()
+    two.advance(100)
+    two.assert_ended()
+
+
+def test_a_new_sequence_after_a_start_asks_nothing() -> None:
+    two = Pair(policy=TAKING, client_policy=TAKING)
+    two.client.stop()
+    two.client.start()
+    link = two.link()
+    link.notes("one", "two")
+    two.advance(10)
+    link.notes("three")
+    two.advance(10)
+    assert two.server.handled == ["one", "two", "three"]
+    assert [name for name in names(two, 0.0) if name.startswith("AckRequested")] == []
