@@ -148,6 +148,10 @@ def test_new_destination_gets_what_was_never_sent_and_what_is_in_doubt_is_report
         with operating(url) as operations:
             with pytest.raises(NotPossible, match="1 message was sent and is not acknowledged"):
                 operations.destination_actions.replace(endpoint, OPERATOR)
+            for wrong, why in (("no id", "not the id of a store"), (None, "no destination http://nobody/")):
+                with pytest.raises(NotPossible, match=why):
+                    where = endpoint if wrong is not None else "http://nobody/"
+                    operations.destination_actions.replace(where, OPERATOR, store=wrong)
             done = operations.destination_actions.replace(endpoint, OPERATOR, in_doubt=InDoubt.PARK, reason="moved")
             assert (done.before, done.store) == (first.id, second.id)
             (left,) = done.sequences
@@ -222,14 +226,11 @@ def test_operator_says_on_the_command_line_that_a_destination_is_new(tmp_path: P
     checked = mercury("check", "store", "--store", url)
     assert checked.code == 2, checked
     assert f"the store {second.id} answers there" in checked.out
-    refused = mercury("sequences", "new-destination", endpoint, "--store", url)
-    refused.refused("not acknowledged", code=1)
     done = mercury("sequences", "new-destination", endpoint, "--store", url, "--park-unknown", "-o", "json")
     assert done.code == 0, done
     value = json.loads(done.out)
     assert (value["before"], value["store"], value["in_doubt"]) == (first.id, second.id, "park")
     assert [each["in_doubt"] for each in value["sequences"]] == [[[2, 2]]]
-    mercury("sequences", "new-destination", endpoint, "--store", url, "--id", "no id").refused("id of a store", code=1)
     with operating(url) as operations:
         assert calls_of(operations).run("destinations.refused", {}, OPERATOR) == []
     with sending(url) as (client, _):
