@@ -79,6 +79,11 @@ def click(driver: WebDriver, *texts: str) -> None:
         press(driver, text)
 
 
+def press_at(driver: WebDriver, by: str, where: str) -> None:
+    """Press an element, sought again where the live page has replaced it."""
+    wait(driver, lambda: driver.find_element(by, where).click() is None)
+
+
 def fill(driver: WebDriver, name: str, text: str) -> None:
     field = driver.find_element(By.ID, name)
     field.clear()
@@ -106,7 +111,7 @@ def test_a_reader_is_offered_no_action_on_any_page_and_logs_out(
         assert driver.find_elements(By.CSS_SELECTOR, "main form[method=post]") == [], page
         assert {each.text for each in driver.find_elements(By.CSS_SELECTOR, "main button")} <= {"Show", "Find"}, page
         assert driver.find_elements(By.CSS_SELECTOR, "main a.button") == [], page
-    driver.find_element(By.XPATH, "//button[.='Log out']").click()
+    press_at(driver, By.XPATH, "//button[.='Log out']")
     wait(driver, lambda: driver.title.startswith("Log in"))
 
 
@@ -134,9 +139,9 @@ def test_a_source_is_restarted_in_a_successor(driver: WebDriver, url: str, opera
     driver.get(f"{url}sequences")
     fill(driver, "key", "shelf-1")
     click(driver, "Show")
-    driver.find_element(By.CSS_SELECTOR, "td a[href^='sequence?']").click()
+    press_at(driver, By.CSS_SELECTOR, "td a[href^='sequence?']")
     click(driver, "Restart in a successor…")
-    driver.find_element(By.NAME, "resend").click()
+    press_at(driver, By.NAME, "resend")
     click(driver, "Restart it")
     says(driver, "Restarted: a successor sends the rest. Messages that may have arrived are sent again.")
     assert last(operations)[0] == "restart"
@@ -144,7 +149,7 @@ def test_a_source_is_restarted_in_a_successor(driver: WebDriver, url: str, opera
 
 def test_a_poison_message_is_tried_again_and_parked(driver: WebDriver, url: str, operations: Operations) -> None:
     click(driver, "service orders: 1 sequence is held back by a message that its handler refuses")
-    driver.find_element(By.CSS_SELECTOR, "td a[href^='message?']").click()
+    press_at(driver, By.CSS_SELECTOR, "td a[href^='message?']")
     click(driver, "Try again now")
     says(driver, "It is due now")
     click(driver, "Park…")
@@ -191,7 +196,7 @@ def test_all_that_match_are_redriven_also_those_that_may_take_effect_twice_and_t
     driver.get(f"{url}letters")
     fill(driver, "endpoint", BANK)
     click(driver, "Show", "Redrive…")
-    driver.find_element(By.NAME, "twice").click()
+    press_at(driver, By.NAME, "twice")
     click(driver, "Redrive")
     says(driver, "2 redriven.")
     fill(driver, "reason", "LookupError")
@@ -207,7 +212,7 @@ def test_a_bulk_action_that_has_stopped_goes_on_or_is_cancelled(
     for bulk in begun:
         operations.bulk_actions.stop(bulk.id)
     driver.get(f"{url}letters")
-    driver.find_element(By.CSS_SELECTOR, f"a[href='bulk?id={begun[0].id}']").click()
+    press_at(driver, By.CSS_SELECTOR, f"a[href='bulk?id={begun[0].id}']")
     says(driver, "It has stopped")
     click(driver, "Cancel…", "Cancel it")
     says(driver, "it was cancelled")
@@ -237,8 +242,7 @@ def test_transactions_in_doubt_are_rolled_back_and_committed(
     driver: WebDriver, url: str, operations: Operations
 ) -> None:
     driver.get(f"{url}doubt")
-    undecided = driver.find_element(By.XPATH, "//tr[td[contains(., 'none yet')]]")
-    undecided.find_element(By.LINK_TEXT, "Roll back…").click()
+    press_at(driver, By.XPATH, "//tr[td[contains(., 'none yet')]]//a[.='Roll back…']")
     click(driver, "Roll it back")
     says(driver, "Rolled back:")
     click(driver, "Commit…", "Commit it")
@@ -264,7 +268,7 @@ def test_the_audit_is_filtered_by_an_action_of_the_list_and_leads_to_what_was_do
     operations.service_actions.pause("returns", Actor("Grace"))
     operations.service_actions.resume("returns", Actor("Grace"))
     driver.get(f"{url}audit")
-    driver.find_element(By.XPATH, "//select[@id='action']/option[.='pause']").click()
+    press_at(driver, By.XPATH, "//select[@id='action']/option[.='pause']")
     click(driver, "Show")
     says(driver, "paused by Grace")
     click(driver, "returns")
@@ -272,9 +276,9 @@ def test_the_audit_is_filtered_by_an_action_of_the_list_and_leads_to_what_was_do
 
 
 def test_a_login_needs_a_name(driver: WebDriver, url: str) -> None:
-    driver.find_element(By.XPATH, "//button[.='Log out']").click()
+    press_at(driver, By.XPATH, "//button[.='Log out']")
     wait(driver, lambda: driver.title.startswith("Log in"))
     driver.find_element(By.ID, "token").send_keys(OPERATOR)
-    driver.find_element(By.CSS_SELECTOR, "form button.main").click()
+    press_at(driver, By.CSS_SELECTOR, "form button.main")
     assert driver.execute_script("return document.getElementById('name').matches(':invalid')")
     assert driver.title.startswith("Log in")
