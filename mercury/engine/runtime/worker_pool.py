@@ -226,11 +226,11 @@ class WorkerThread(threading.Thread):
                 ended = time.monotonic()
                 while wait and not pool.rest(self, wait):
                     wait = pool.still(step, time.monotonic() - ended)
-                self._let_gather(pool.gathering(step, ended - self.began) - (time.monotonic() - ended))
+                self.let_gather(pool.gathering(step, ended - self.began) - (time.monotonic() - ended))
             else:
                 time.sleep(COALESCE_DELAY)
 
-    def _let_gather(self, seconds: float) -> None:
+    def let_gather(self, seconds: float) -> None:
         """Let work gather before the next turn. Meanwhile the thread counts as busy: no other is woken for it."""
         if seconds > 0 and not self._pool.ended:
             self.waits = False

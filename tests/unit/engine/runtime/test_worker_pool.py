@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from mercury.engine.exchange import Step
-from mercury.engine.runtime.worker_pool import WorkerPool
+from mercury.engine.runtime.worker_pool import MOST_GATHERED, WorkerPool
 from mercury.errors import TransientStorageError
 from tests.patience import patience
 
@@ -60,6 +60,35 @@ def pool(worker: FakeWorker, threads: int = 3, poll: float = 3600.0) -> Iterator
         for thread in made.threads:
             thread.join(PATIENCE)
             assert not thread.is_alive()
+
+
+def test_a_thread_that_is_woken_lets_work_gather_for_as_long_as_its_turn_took() -> None:
+    made = WorkerPool([], FakeWorker(), lambda known: known.run_once(0.0), 1.0, time.time)
+    assert made.gathering(Step(progress=1, more=False), 0.004) == 0.004
+    assert made.gathering(Step(progress=1, more=False), 3.0) == MOST_GATHERED, "a long turn delays nothing for long"
+    assert made.gathering(Step(progress=1, more=True), 0.004) == 0.0, "a backlog is worked on at once"
+    assert made.gathering(Step(more=False), 0.004) == 0.0, "nothing was done: this is no stream"
+
+
+def test_while_work_gathers_another_thread_is_woken_as_a_backup_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that lets it gather counts as busy."""
+    made = WorkerPool(NAMES[:2], FakeWorker(), lambda known: known.run_once(0.0), 1.0, time.time)
+    gathering, other = made.threads
+    gathering.waits = other.waits = True
+    gathering.began = time.monotonic()
+    slept: list[float] = []
+
+    def woken(seconds: float) -> None:
+        slept.append(seconds)
+        made.wake()
+
+    monkeypatch.setattr("mercury.engine.runtime.worker_pool.time.sleep", woken)
+    gathering.let_gather(0.004)
+    assert slept == [0.004]
+    assert not gathering.woken.is_set()
+    assert other.is_backup
+    gathering.let_gather(-0.001)
+    assert len(slept) == 1, "the time has passed already"
 
 
 def test_a_call_wakes_one_thread() -> None:
