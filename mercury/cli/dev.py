@@ -51,6 +51,7 @@ def dev(
     stores in an embedded PostgreSQL, or in SQLite where that cannot run. The console shows the store that the
     application uses, unless it is in memory.
     """
+    began = time.monotonic()
     from mercury.cli.dev_process import DevProcess, changes
     from mercury.cli.dev_server import Task
     from mercury.engine.runtime.peers import TlsSettings
@@ -88,7 +89,7 @@ def dev(
         if report is None:
             return
         value = {"url": listening.url, "pid": os.getpid(), **_open_console(report["store"], settings, pages, ending)}
-        _print(target, value, output)
+        _print(target, value, output, time.monotonic() - began)
         watched = changes(report["folder"])
         said_end = False
         while not asked_to_end:
@@ -154,11 +155,12 @@ def _open_console(
     return {**found, "console": pages.url, "login": login, "token": made}
 
 
-def _print(target: str, value: dict[str, int | str | None], output: Format) -> None:
+def _print(target: str, value: dict[str, int | str | None], output: Format, took: float) -> None:
+    """:param took: seconds from the command to the first message that can arrive."""
     if output is Format.JSON:
-        typer.echo(json.dumps(value))
+        typer.echo(json.dumps({**value, "seconds": round(took, 1)}))
     else:
-        terminal().print(f"serving {target} at {value['url']} (Ctrl-C ends it)", markup=False)
+        terminal().print(f"serving {target} at {value['url']} after {took:.1f} s (Ctrl-C ends it)", markup=False)
         if value["store"] is not None:
             terminal().print(f"the store is {value['store']}", markup=False)
         if value["login"] is not None:

@@ -73,6 +73,7 @@ def test_messages_arrive_in_the_console_and_a_changed_file_starts_the_server_aga
     server.write_text(right)
     with dev("shop:app", cwd=tmp_path) as running:
         said = started(running)
+        assert 0 < said["seconds"] < 300, "it says how long the start took"
         running.says("noted text 1\n")
         running.says(r"shop.ask answers: Answer\(number=1\)")
         browser = Browser(f"{said['console']}/")

@@ -49,7 +49,9 @@ class Running:
         """Each row and its message in one transaction."""
         for each in ids:
             with self.client.transaction() as tx:
-                tx.connection("app").execute(sa.text("insert or ignore into orders values (:id)"), {"id": each})
+                tx.connection("app").execute(
+                    sa.text("insert into orders values (:id) on conflict do nothing"), {"id": each}
+                )
                 self.orders.send(Order(each), correlation=f"order:{each}", tx=tx)
 
     def unacknowledged(self) -> int:
