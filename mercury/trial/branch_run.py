@@ -8,7 +8,7 @@ import time
 from mercury.errors import MercuryError, TransientStorageError
 from mercury.trial.databases import Undo
 from mercury.trial.deployment import START_TIMEOUT, Deployment
-from mercury.trial.faults import RULES, Action, Release, Subject
+from mercury.trial.faults import RULES, Action, Rank, Release, Subject
 from mercury.trial.judging import ArrivedRow, Finding, Gaps, Sent, Verdict, gaps, judge
 from mercury.trial.link import Connection, Trigger
 from mercury.trial.programs.messages import Kind, checksum, content
@@ -120,16 +120,31 @@ class BranchRun:
             return
         undoing = self._undo(action, undo)
         self._reached.set()
-        if RULES[action.fault].release is Release.UNDONE:
+        if RULES[action.fault].release is Release.UNDONE and self._has_sent(action):
             await asyncio.shield(undoing)
+
+    def _has_sent(self, action: Action) -> bool:
+        """Whether the bytes that are held are those of the program on which the fault is set, as far as that is known.
+
+        Those of another one must go on: to hold them would be a second fault.
+        """
+        sender = next(link.sender for link in self._scenario.links if link.name == self._branch.step.link)
+        return sender in (None, action.target) and action.rank is not Rank.STANDBY
 
     async def _next(self, action: Action) -> None:
         """Set a further fault: on the program that serves by then, or on what is between while a program is gone."""
         if RULES[action.fault].subject is Subject.PROGRAM:
             await self._undone()
             await self._deployment.whole(START_TIMEOUT)
+            await self._wait_for_stream()
             await self._insert()
         self._undo(action, await self._deployment.set(action, None, self._note))
+
+    async def _wait_for_stream(self) -> None:
+        """Until the first fault is overcome: otherwise two times to fail over would be one."""
+        number, until = self._stream.last + 1, time.monotonic() + self._scenario.patience
+        while self._stream.runs and not await self._flows(number) and time.monotonic() < until:
+            await asyncio.sleep(LOOK)
 
     def _undo(self, action: Action, undo: Undo) -> asyncio.Task[None]:
         began = time.time() if self._undoing else self._fault_at or time.time()

@@ -42,6 +42,8 @@ class LinkTo:
     name: str
     #: The side whose serving members it leads to; ``None`` = it leads to the database.
     side: str | None = None
+    #: The side that connects; ``None`` = any. What it has sent waits while it is paused, and nothing of another side.
+    sender: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

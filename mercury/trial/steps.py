@@ -94,7 +94,7 @@ MERCURY_STEPS = (
     Step("settle", "client-db", (Pattern("/* settle {branch} {number}; */"), COMMIT), answered=True),
 )
 #: And a transaction of the active server, in which no message takes part: its next row of `trial_members`.
-PAIR_STEPS = (*MERCURY_STEPS, Step("write", "server-db", (Pattern("/* write */"),)))
+PAIR_STEPS = (*MERCURY_STEPS, Step("write", "server-db", (Pattern("/* write "),)))
 #: With a relay between client and server.
 RELAY_STEPS = (
     *_STORED_BY_CLIENT,

@@ -68,13 +68,15 @@ def make_service(*, staged: bool = False) -> Service:
 
 def note_members(mercury: Mercury, ended: threading.Event) -> None:
     """Insert a row with the member's epoch again and again, while it is the active member of a pair."""
+    number = 0
     while not ended.wait(INTERVAL):
+        number += 1
         try:
             with mercury.transaction() as tx:
                 # Read after the transaction has begun: it commits under the claim of this epoch, or not at all.
                 epoch = mercury.watch.member().get("epoch")
                 if isinstance(epoch, int):
-                    tables.note_member(tx.connection(), epoch)
+                    tables.note_member(tx.connection(), epoch, number)
         except (MercuryError, DBAPIError) as error:
             log.warning("no row is written: %s", error)
 

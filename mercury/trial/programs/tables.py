@@ -95,12 +95,13 @@ def add(connection: Connection, table: Table, what: str, branch: str, number: in
     connection.exec_driver_sql(statement)
 
 
-def note_member(connection: Connection, epoch: int) -> None:
+def note_member(connection: Connection, epoch: int, number: int) -> None:
     """Insert the row of the active member of a pair.
 
     :param epoch: the member's.
+    :param number: another one at each call: the driver sends the text of a statement that it repeats only once.
     """
-    connection.exec_driver_sql(f"INSERT INTO {MEMBERS.name} (epoch) VALUES ({epoch:d}) /* write */")  # noqa: S608
+    connection.exec_driver_sql(f"INSERT INTO {MEMBERS.name} (epoch) VALUES ({epoch:d}) /* write {number:d} */")  # noqa: S608
 
 
 def checked(name: str) -> str:
