@@ -18,7 +18,7 @@ from mercury.trial.tree import Branch
 
 #: Seconds between two looks at the tables.
 LOOK = 0.05
-#: How long a step is waited for, in seconds.
+#: How long a step is waited for, in seconds, unless the half of the patience is longer.
 STEP_TIMEOUT = 15.0
 
 
@@ -97,7 +97,7 @@ class BranchRun:
             link.arm(trigger)
             await self._insert()
         try:
-            async with asyncio.timeout(STEP_TIMEOUT):
+            async with asyncio.timeout(max(STEP_TIMEOUT, self._scenario.patience / 2)):
                 await self._reached.wait()
         except TimeoutError:
             return False
