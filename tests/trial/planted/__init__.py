@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from mercury.trial.built_in import Deployment, scenario
-from mercury.trial.judging import Verdict
+from mercury.trial.judging import ArrivedRow, Verdict
 from mercury.trial.result import BranchResult
 from mercury.trial.run import Trial
-from mercury.trial.scenario import Program, Scenario
+from mercury.trial.scenario import Compared, Program, Scenario
+from mercury.trial.tables import TrialTables
 from mercury.trial.tree import branches, selected
 
 
@@ -51,7 +53,6 @@ def planted() -> dict[str, Planted]:
         scenario(kind)
         for kind in (Deployment.PAIR, Deployment.FLEET, Deployment.PLAIN, Deployment.RELAY, Deployment.STAGE)
     )
-    three = {"client": "embedded", "server": "embedded", "other": "embedded"}
     return {
         # Without the lease of the active member nothing makes one of them wait.
         "members of a pair that all serve": Planted(
@@ -61,15 +62,9 @@ def planted() -> dict[str, Planted]:
         ),
         # The one that is paused in its transaction commits it after another has taken over.
         "members of a pair without a fence": Planted(paused(pair, "unfenced"), PAUSED, frozenset({Verdict.SPLIT})),
-        # The message is acknowledged, and the one that takes over does not know of it.
+        # A client that goes on at another store leaves there numbers without those before them.
         "members with different stores": Planted(
-            dataclasses.replace(
-                changed(fleet, "server", {"MERCURY_STORE": "{database.other}"}, only="server-b"),
-                stream=0.0,
-                databases=MappingProxyType(three),
-            ),
-            "commit/after/kill:server-active/",
-            frozenset({Verdict.LOST}),
+            other_stores(fleet, "accepting"), OTHER_STORES, frozenset({Verdict.LOST, Verdict.REPEATED})
         ),
         # The row and the consumption of the message are two transactions.
         "handler that commits apart": Planted(
@@ -103,8 +98,54 @@ def paused(pair: Scenario, app: str | None = None) -> Scenario:
     return dataclasses.replace(changed(pair, "server", patient, app), lease=3.0, limit=None)
 
 
+#: The branch that shows whether a destination with another store is refused, and the databases of the two stores.
+OTHER_STORES, BOTH = "receive/before/kill:server-active/", ("server", "other")
+
+
+def other_stores(fleet: Scenario, module: str) -> Scenario:
+    """A fleet of which each server has a store of its own. What both have handled counts as arrived.
+
+    :param module: the applications of both sides.
+    """
+    made = changed(fleet, "server", {"MERCURY_STORE": "{database.other}"}, only="server-b")
+    programs = tuple(
+        dataclasses.replace(each, command=("serve", f"tests.trial.planted.{module}:{each.side}", "--port", "{port}"))
+        for each in made.programs
+    )
+    databases = MappingProxyType({"client": "embedded", "server": "embedded", "other": "embedded"})
+    return dataclasses.replace(made, programs=programs, databases=databases, stream=0.0, limit=None, patience=10.0)
+
+
+@contextlib.contextmanager
+def arrivals_in(databases: tuple[str, ...]) -> Iterator[None]:
+    """Within this block a trial reads the rows that have arrived from several databases."""
+    read = TrialTables.arrived
+
+    def in_all(tables: TrialTables, of: Compared, branch: str, since: int = 0) -> list[ArrivedRow]:
+        if of.database not in databases:
+            return read(tables, of, branch, since)
+        rows = [
+            row for name in databases for row in read(tables, dataclasses.replace(of, database=name), branch, since)
+        ]
+        return sorted(rows, key=lambda row: row.at or 0.0)
+
+    setattr(TrialTables, "arrived", in_all)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(TrialTables, "arrived", read)  # noqa: B010
+
+
 def results(defect: Planted) -> list[BranchResult]:
     """Run the branches of a defect."""
     chosen = selected(branches(defect.scenario), defect.only, None, 1)
     assert chosen, defect.only
-    return asyncio.run(Trial(defect.scenario, chosen).run()).branches
+    several = BOTH if "other" in defect.scenario.databases else ()
+    with arrivals_in(several):
+        return asyncio.run(Trial(defect.scenario, chosen).run()).branches
+
+
+def without_defect() -> dict[str, Planted]:
+    """A right deployment beside a planted defect, with the same settings and in the same branch."""
+    whole = paused(scenario(Deployment.PAIR))
+    return {"members of a pair without a fence": Planted(whole, PAUSED, frozenset({Verdict.RIGHT}))}
