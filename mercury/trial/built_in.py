@@ -46,10 +46,9 @@ CONTENTS = (
 #: What a relay or a stage takes: no answers; and a stage no content in pieces.
 ONE_WAY = tuple(each for each in CONTENTS if not each.answered)
 WHOLE = tuple(each for each in ONE_WAY if each.kind != "attachment")
-#: Seconds between two polls of a store by another process's work, and the longest time for one HTTP exchange.
+#: Short times, because each branch waits for them.
 _SETTINGS = {
     "MERCURY_RUNTIME_POLL": "0.5",
-    "MERCURY_HTTP_TIMEOUT": "3",
     "MERCURY_HTTP_SHUTDOWN_DEADLINE": "2",
     "MERCURY_SOURCE_RETRANSMISSION_BASE": "0.2",
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "0.4",
@@ -187,6 +186,8 @@ def _member(side: str, name: str, lease: float, role: str) -> Program:
 def _of_member(side: str, lease: float, role: str) -> Mapping[str, str]:
     return {
         **_SETTINGS,
+        # The longest time for one exchange: with a longer lease, also that of a message of 50 MB.
+        "MERCURY_HTTP_TIMEOUT": str(3 * max(lease, 1.0)),
         "MERCURY_STORE": f"{{link.{side}-db}}",
         "MERCURY_ROLE": role,
         "MERCURY_ROLE_LEASE": str(lease),
