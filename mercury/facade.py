@@ -45,7 +45,7 @@ from mercury.staging import staging_of
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.opening import Resources, given_store, name_resources
 from mercury.storage.records import OutboundMessage
-from mercury.store_access import StoreAccess
+from mercury.store_access import StoreAccess, refuse_beside_active_member
 from mercury.telemetry.metrics import Metrics
 from mercury.telemetry.otel import export
 from mercury.telemetry.process import metrics_of, traces_of
@@ -206,7 +206,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         Where the setting ``role`` is ``active-standby``, it does so while it is the active member.
 
         :raises CapabilityError: a database of ``resources`` cannot take part in a two-phase commit.
-        :raises ConfigurationError: the role is ``active-standby``, and the store cannot be shared by processes.
+        :raises ConfigurationError: the role is ``active-standby``, and the store cannot be shared by processes; or it
+            is not, and another process on the store is its active member.
         :raises MercuryError: it was stopped before: make a new one.
         """
         with self._mutex:
@@ -220,6 +221,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             if self.metrics is not None:
                 export(self.metrics)
             if not standby:
+                refuse_beside_active_member(self.store, self.clock())
                 self._start_runtime(self.settings.engine)
                 return
             if self.coordinator is not None:

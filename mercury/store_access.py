@@ -8,12 +8,34 @@ from mercury.client.dead_letters import DeadLetters, Redriven
 from mercury.client.inbound_ends import end_at_destination
 from mercury.client.overview import Watch
 from mercury.engine.status import SequenceStatus
+from mercury.errors import ConfigurationError, StorageError
 from mercury.statemachine.events import DestinationEnd
 from mercury.storage.api import StorageManager
 from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
+from mercury.texts import span
 
 if TYPE_CHECKING:
     from mercury.storage.xa.recovery import InDoubt
+
+
+def refuse_beside_active_member(store: StorageManager, now: float) -> None:
+    """Check, for a process with the role ``active-active``, that no process on its store has the other one.
+
+    :param now: seconds since the epoch.
+    :raises ConfigurationError: another process is the active member.
+    """
+    member = getattr(store, "active_member", None)
+    if member is None:
+        return  # no other process can have it
+    try:
+        found = member()
+    except StorageError:
+        return  # the workers wait for the store, and say so
+    if found is not None and found[1] > now:
+        raise ConfigurationError(
+            "role: another process on this store is its active member, so this one needs role = active-standby too; or "
+            f"stop that one first (its lease ends in {span(found[1] - now)} if it has died)"
+        )
 
 
 class StoreAccess:

@@ -233,7 +233,12 @@ def new_destination(
 
     def text() -> None:
         console().print(f"{endpoint} has the store {done['store']} now, and had {done['before']}", markup=False)
-        show_table(("given up", "key", "sent in a successor", "in doubt"), rows, nothing="no sequence was open there")
+        show_table(
+            ("given up", "key", "numbers that move to a successor", "in doubt"),
+            rows,
+            nothing="no sequence was open there",
+        )
+        console().print("a successor also sends what had no number yet")
 
     show(acting.output, done, text)
 
@@ -321,7 +326,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
         reply = connection.getresponse()
         body = reply.read()
     except (OSError, http.client.HTTPException) as error:
-        fail(FAILED, f"nothing answers at {at}: {plain(error)}")
+        fail(FAILED, f"nothing answers at {at}: {plain(error)}; --store URL reads a store, and needs no process")
     finally:
         connection.close()
     if reply.status == 401:

@@ -28,14 +28,15 @@ def status(
 ) -> None:
     """Print the state of a store: messages that wait, and for how long; dead letters; transactions in doubt.
 
-    Needs no running process. Exit code 1: degraded, because a message or transaction waits longer than the settings
-    watch.unacknowledged, watch.unhandled or watch.in_doubt allow.
+    Needs no running process. Exit code 1: degraded, because something needs an operator now: a message or transaction
+    waits longer than the settings watch.unacknowledged, watch.unhandled or watch.in_doubt allow, or what `mercury check
+    store` calls critical. Warnings are printed, and do not change the exit code.
     """
     from mercury.engine.lateness import Ages, lateness
+    from mercury.operations.operator import Operations
+    from mercury.operations.overview import Severity
     from mercury.settings import load
     from mercury.storage.administration import open_used_store
-    from mercury.storage.claims import ACTIVE_MEMBER
-    from mercury.storage.sql.claims import holder
     from mercury.storage.sql.overview import StoreOverview
 
     settings = load(config)
@@ -43,18 +44,21 @@ def status(
     try:
         with opened.transaction() as tx:
             found = StoreOverview(tx).status(limit)
-        with opened.reading() as connection:
-            member = holder(connection, ACTIVE_MEMBER)
+        member = opened.active_member()
+        problems = Operations(opened, time.time, settings.watch).overview().problems
     finally:
         opened.close()
     now = time.time()
     ages = Ages(found.oldest_unacknowledged, found.oldest_unhandled, found.oldest_in_doubt)
     late = lateness(ages, settings.watch, now)
+    # What is critical and not among the ages.
+    late += [each.text for each in problems if each.severity is Severity.CRITICAL and each.text not in late]
     state = "degraded" if late else "ok"
-    value = {"status": state, "degraded": late} | dataclasses.asdict(found)
+    warnings = [each.text for each in problems if each.severity is Severity.WARNING]
+    value = {"status": state, "degraded": late, "warnings": warnings} | dataclasses.asdict(found)
     if member is not None:
         value["active_member"] = {"epoch": member[0].epoch, "lease_until": member[1]}
-    show(output, value, lambda: _show(found, state, late, now, _active(member, now)))
+    show(output, value, lambda: _show(found, state, late, warnings, now, _active(member, now)))
     if late:
         raise typer.Exit(FAILED)
 
@@ -68,7 +72,9 @@ def _active(member: tuple[Claim, float] | None, now: float) -> list[tuple[str, s
     return [("active member", f"epoch {claim.epoch}, {lease}")]
 
 
-def _show(found: StoreStatus, state: str, late: list[str], now: float, members: list[tuple[str, str]]) -> None:
+def _show(
+    found: StoreStatus, state: str, late: list[str], warnings: list[str], now: float, members: list[tuple[str, str]]
+) -> None:
     rows = [
         ("status", state),
         *members,
@@ -81,6 +87,8 @@ def _show(found: StoreStatus, state: str, late: list[str], now: float, members: 
     show_table(("store", ""), rows, nothing="")
     for text in late:
         console().print(f"degraded: {text}", markup=False)
+    for text in warnings:
+        console().print(f"warning: {text}", markup=False)
     if found.outbound:
         console().print()
         headings = ("endpoint", "key", "not acknowledged", "not answered", "oldest", "transmissions")

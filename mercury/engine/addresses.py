@@ -19,6 +19,11 @@ _PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
 #: The beginnings of the URIs that WS-Addressing and WS-MakeConnection use for peers without an address.
 _NOT_ADDRESSES = ("http://docs.oasis-open.org/ws-rx/wsmc/", "http://www.w3.org/", "http://schemas.xmlsoap.org/")
 
+#: What other products call a list of addresses.
+_LISTS = ("masterslave:", "discovery:", "static:", "fanout:")
+#: A second URL after a comma: a list without failover:(...).
+_SECOND = re.compile(r",\s*https?://")
+
 
 def split_url(url: str) -> SplitResult:
     """The parts of an http(s) URL.
@@ -27,7 +32,7 @@ def split_url(url: str) -> SplitResult:
     """
     try:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or _SECOND.search(url):
             raise ValueError
         if not _PLAIN.fullmatch(url) or not (parts.path + parts.query).isascii():
             raise ValueError  # HTTP cannot request it
@@ -35,7 +40,9 @@ def split_url(url: str) -> SplitResult:
             raise ValueError
         _ = parts.port
     except ValueError:
-        raise ConfigurationError(f"not a URL to send to: {url!r} (http://host:port/path is needed)") from None
+        several = url.startswith(_LISTS) or url.count("://") > 1
+        needed = "several addresses are failover:(URL,URL)" if several else "http://host:port/path is needed"
+        raise ConfigurationError(f"not a URL to send to: {url!r} ({needed})") from None
     return parts
 
 

@@ -15,6 +15,7 @@ from mercury.engine.events import (
     Side,
     StoreRefused,
 )
+from mercury.statemachine.faults import Ranges
 
 log = logging.getLogger("mercury.engine")
 lifecycle = logging.getLogger("mercury.engine.lifecycle")
@@ -55,13 +56,18 @@ def write(event: Event) -> None:
         case StoreRefused(address=address, expected=expected, found=found):
             text = (
                 "%s: another store answers there (%s instead of %s): nothing is sent to it. If it is a new "
-                "destination, say so: mercury sequences new-destination"
+                "destination, say so: mercury sequences new-destination '%s'"
             )
-            log.error(text, address, found, expected, extra={"endpoint": event.endpoint})
+            log.error(text, address, found, expected, event.endpoint, extra={"endpoint": event.endpoint})
         case DestinationReplaced(before=before, store=store, in_doubt=in_doubt):
             about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
             text = "a new destination: the key goes on at the store %s; in doubt at %s: %s"
-            log.warning(text, store, before, list(in_doubt) or "nothing", extra=about)
+            log.warning(text, store, before, _listed(in_doubt) or "nothing", extra=about)
+
+
+def _listed(ranges: Ranges) -> str:
+    """Ranges of message numbers as text."""
+    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges)
 
 
 def _dead_lettered(event: DeadLettered) -> None:

@@ -88,6 +88,8 @@ def read_failover(uri: str, name: str | None = None) -> FailoverUri:
     if not is_failover(uri) or match is None:
         raise ConfigurationError(f"not a list of addresses: {uri!r} ({_FORM})")
     urls = tuple(url.strip() for url in match[1].split(","))
+    if urls == ("",):
+        raise ConfigurationError(f"there is no address in {uri!r} ({_FORM})")
     for url in urls:
         _check(url)
     if len(set(urls)) < len(urls):

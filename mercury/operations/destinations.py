@@ -145,6 +145,6 @@ def _refuse_doubt(left: list[RmsRecord]) -> None:
     if many:
         raise NotPossible(
             f"{counted(many, 'message was sent and is', 'messages were sent and are')} not acknowledged, so the store "
-            "before may have them. Sending them to the new one may repeat their effect: ask for it explicitly, or make "
-            "them dead letters"
+            "before may have them. Sending them to the new one may repeat their effect: ask for it explicitly "
+            "(--even-if-unknown), or make them dead letters (--park-unknown)"
         )

@@ -62,7 +62,7 @@ def restart(
         raise NotPossible(
             f"{counted(many, 'message was sent and is', 'messages were sent and are')} not acknowledged, so the "
             "destination may have them. Sending them again may repeat their effect: ask for it "
-            "explicitly, or make them dead letters"
+            "explicitly (--even-if-unknown), or make them dead letters (--park-unknown)"
         )
     context = _context(store, ids)
     machine, policy = record.machine, record.channel.policy

@@ -110,6 +110,16 @@ def test_standby_sends_nothing_and_says_so(tmp_path: Path) -> None:
         assert "standby" in standby.why_not_running
 
 
+def test_process_without_the_role_does_not_start_beside_an_active_member(tmp_path: Path) -> None:
+    store = f"sqlite:///{tmp_path}/store.db"
+    another = Mercury(store)
+    wanted = pytest.raises(ConfigurationError, match="this one needs role = active-standby too")
+    with Mercury(store, settings=Settings(role=MemberRole.ACTIVE_STANDBY)), wanted:
+        another.start()
+    another.start()  # it has given its lease back
+    another.stop()
+
+
 def test_store_that_no_other_process_can_use_has_no_standby() -> None:
     mercury = Mercury("memory:", settings=Settings(role=MemberRole.ACTIVE_STANDBY))
     with pytest.raises(ConfigurationError, match="role: active-standby needs a store that several processes share"):

@@ -244,6 +244,16 @@ def test_a_message_that_waits_for_its_time_makes_no_store_degraded(sql_url: str,
         client.to("http://127.0.0.1:9/none").send(Order(1), operation="put", not_before=time.time() + 3600)
     status = command("status", "--store", sql_url, "-o", "json", MERCURY_WATCH_UNACKNOWLEDGED="0.001")
     assert (status.code, status.value["status"], status.value["unacknowledged"]) == (0, "ok", 1)
+    check = command("check", "store", "--store", sql_url, MERCURY_WATCH_UNACKNOWLEDGED="0.001")
+    assert (check.code, check.out.strip()) == (0, "OK - nothing is wrong")
+
+
+def test_the_status_says_what_the_check_of_the_store_finds(sql_url: str, command: Command) -> None:
+    with stuck(sql_url):
+        pass
+    found = command("status", "--store", sql_url)
+    assert found.code == 0
+    assert "warning: service shop: 1 sequence is held back by a message that its handler refuses" in found.out
 
 
 # --- the whole store -----------------------------------------------------------------------------------------------

@@ -131,6 +131,15 @@ class SqlStore:
         with translated(), self.engine.connect() as connection:
             yield connection
 
+    def active_member(self) -> tuple[Claim, float] | None:
+        """The claim of the active member, where the role is active-standby, and the end of its lease in seconds since
+        the epoch; ``None`` = there is none.
+
+        :raises StorageError: the store failed.
+        """
+        with self.reading() as connection:
+            return claims.holder(connection, ACTIVE_MEMBER)
+
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A connection where each statement is a transaction of its own."""

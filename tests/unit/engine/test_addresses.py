@@ -167,3 +167,9 @@ def test_a_url_is_split(url: str) -> None:
 def test_invalid_endpoint_is_refused_with_the_expected_form(url: str) -> None:
     with pytest.raises(ConfigurationError, match=r"not a URL to send to: .* \(http://host:port/path is needed\)"):
         split_url(url)
+
+
+def test_list_of_addresses_without_its_scheme_is_refused_with_the_form_that_it_needs() -> None:
+    for url in ("http://a/x,http://b/x", "masterslave:(http://a/x,http://b/x)", "discovery:(static:(http://a/x))"):
+        with pytest.raises(ConfigurationError, match=r"several addresses are failover:\(URL,URL\)"):
+            split_url(url)

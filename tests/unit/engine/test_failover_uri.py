@@ -83,7 +83,7 @@ def test_option_works(option: str, attribute: str, value: object) -> None:
         (f"failover:{A},{B}", "not a list of addresses"),
         (f"failover:({A},{B}", "not a list of addresses"),
         (f"failover:({A},{B}))", "not a list of addresses"),
-        ("failover:()", "not a URL to send to: ''"),
+        ("failover:()", r"there is no address in 'failover:\(\)'"),
         (f"failover:({A},)", "not a URL to send to: ''"),
         (f"failover:({A},tcp://b:61616)", "not a URL to send to: 'tcp://b:61616'"),
         (f"failover:({A},http://me:secret@b/svc)", "a user's name and password"),

@@ -40,13 +40,14 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
     """
     sent = _sent()
     row = sent.c
+    in_time = or_(row.not_before.is_(None), row.number.is_not(None))  # it does not wait for its time
     (figures,) = tx.read(
         select(
             func.count().label("read"),
             _sum(is_unsent(row)).label("unsent"),
             _sum(is_unacknowledged(row)).label("unacknowledged"),
             _sum(is_unanswered(row)).label("unanswered"),
-            func.min(case((not_(row.acknowledged), row.created_at))).label("oldest"),
+            func.min(case((and_(not_(row.acknowledged), in_time), row.created_at))).label("oldest"),
         ).select_from(sent)
     )
     more = figures["read"] > MOST_ROWS
@@ -153,7 +154,7 @@ def services(tx: SqlTransaction, limit: int) -> tuple[ServiceSeen, ...]:
 def _sent() -> Subquery:
     """The oldest messages of the application and responses. One row more than are counted shows that there are more."""
     columns = (ROW.c.key_id, ROW.c.number, ROW.c.acknowledged, ROW.c.answered, ROW.c.expects_response, ROW.c.attempts)
-    more = (ROW.c.created_at, ROW.c.channel, ROW.c.relates_to)
+    more = (ROW.c.created_at, ROW.c.channel, ROW.c.relates_to, ROW.c.not_before)
     oldest = select(*columns, *more).where(ROW.c.kind == OutboundKind.MESSAGE.value)
     window = oldest.order_by(ROW.c.position).limit(MOST_ROWS + 1).subquery("read_rows")
     retained = and_(window.c.relates_to.is_not(None), window.c.answered)
