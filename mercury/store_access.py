@@ -12,7 +12,6 @@ from mercury.errors import ConfigurationError, StorageError
 from mercury.statemachine.events import DestinationEnd
 from mercury.storage.api import StorageManager
 from mercury.storage.letters import EVERY_LETTER, DeadLetter, LetterFilter
-from mercury.texts import span
 
 if TYPE_CHECKING:
     from mercury.storage.xa.recovery import InDoubt
@@ -34,7 +33,7 @@ def refuse_beside_active_member(store: StorageManager, now: float) -> None:
     if found is not None and found[1] > now:
         raise ConfigurationError(
             "role: another process on this store is its active member, so this one needs role = active-standby too; or "
-            f"stop that one first (its lease ends in {span(found[1] - now)} if it has died)"
+            f"stop that one first (its lease ends in {found[1] - now:.0f} s if it has died)"
         )
 
 

@@ -26,6 +26,7 @@ from .test_operator_reads import refuse
 
 PAGE = (ROOT / "docs/runbook.md").read_text(encoding="utf-8")
 ADA = Actor("ada")
+ENDPOINT = "http://shop.example/services/orders"
 
 
 def sections() -> dict[str, list[str]]:
@@ -55,7 +56,9 @@ class Stage:
         :param known: what ``ID`` stands for.
         """
         url = self.urls[on]
-        lines = [line.replace("ID", known).replace("STORE", url) for line in sections()[title]]
+        lines = [
+            line.replace("ID", known).replace("STORE", url).replace("ENDPOINT", ENDPOINT) for line in sections()[title]
+        ]
         assert lines, f"{title} has no commands"
         return [self._command(*shlex.split(line)[1:], MERCURY_STORE=url) for line in lines]
 
@@ -124,6 +127,16 @@ def cannot_go_on(stage: Stage, title: str) -> None:
     assert letter.correlation == "order:2"
 
 
+def another_store(stage: Stage, title: str) -> None:
+    with stage.stores[0].transaction() as tx:
+        tx.peer_stores.agree(ENDPOINT, "the-store-before", stage.now)
+        tx.peer_stores.refuse(ENDPOINT, "another-store", ENDPOINT, stage.now)
+    looked, replaced = stage.run(title, "client")
+    assert looked.code == 1
+    assert f"{ENDPOINT}: the store another-store answers there" in " ".join(looked.out.split())
+    assert f"{ENDPOINT} has the store another-store now, and had the-store-before" in " ".join(replaced.out.split())
+
+
 def dead(stage: Stage, title: str) -> None:
     add_letters(stage.stores[0], outbound("a"))
     stage.now += 1
@@ -164,6 +177,7 @@ STATES: MappingProxyType[str, Callable[[Stage, str], None]] = MappingProxyType(
         "A service must not be called now": paused,
         "Messages do not leave, or do not arrive": stuck,
         "A sequence of this side cannot go on": cannot_go_on,
+        "Another store answers for a destination": another_store,
         "There are dead letters": dead,
         "One message is searched": one_message,
         "A two-phase commit is in doubt": in_doubt,
