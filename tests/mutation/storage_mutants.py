@@ -191,7 +191,7 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.postgres_dialect:Postgres.inserting",
-                "one = len(rows) == 1 and bool(_binary(table))",
+                "one = len(rows) == 1 and (as_values or bool(_binary(table)))",
                 "one = False",
             ),
         ),

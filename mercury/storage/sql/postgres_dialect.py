@@ -238,9 +238,11 @@ class Postgres(Dialect):
         if names:
             note_bytes(connection, [row[name] for row in rows for name in names])
 
-    def inserting(self, table: Table, rows: Rows, *, ignore: bool = False) -> tuple[str, dict[str, Any]]:
+    def inserting(
+        self, table: Table, rows: Rows, *, ignore: bool = False, as_values: bool = False
+    ) -> tuple[str, dict[str, Any]]:
         # The driver copies a single value once, and those of a list twice.
-        one = len(rows) == 1 and bool(_binary(table))
+        one = len(rows) == 1 and (as_values or bool(_binary(table)))
         statement, columns = _insert(table, ignore=ignore, one=one)
         if one:
             return statement, {name: _alone(rows[0][name]) for name in columns}

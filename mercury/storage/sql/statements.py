@@ -317,13 +317,13 @@ class Statements:
         second_rows: Sequence[Parameters],
         marker: Marker | None = None,
     ) -> None:
-        """Insert into two tables, with a commit marker; errors may appear with a later statement."""
-        rows = (*first_rows, *second_rows)
-        if self._may_wait and not are_many_bytes(value for row in rows for value in row.values()):
-            self.insert_later(second, second_rows)
+        """Insert into two tables, of which the second has the bytes, with a commit marker; errors may appear with a
+        later statement."""
+        if self._may_wait and not are_many_bytes(value for row in second_rows for value in row.values()):
+            self.later(second, *self.dialect.inserting(second, second_rows, as_values=True))
             if marker is not None:
                 self.insert_marker(marker)
-            self.insert_later(first, first_rows)
+            self.later(first, *self.dialect.inserting(first, first_rows, as_values=True))
             return
         connection = self.writing()
         self.statements += 1
