@@ -90,9 +90,13 @@ def caught(mutant: Mutant, whole: Path, process: PreparedProcess) -> tuple[bool,
         tree = Path(folder) / "tree"
         shutil.copytree(whole, tree, symlinks=True, copy_function=os.link)
         take_out(mutant, tree)
-        done = process.run(command(mutant), tree, {**environment(tree), VARIABLE: WAIT}, seconds=600)
+        for _ in range(2):
+            done = process.run(command(mutant), tree, {**environment(tree), VARIABLE: WAIT}, seconds=600)
+            if done.returncode >= 0:
+                break  # a process that was ended by a signal has said nothing: it is run again
         # Both end with 1 when something is found; with 2 and more when they could not even look.
-        return done.returncode == 1, verdict_of(done.stdout) or done.stderr[-200:]
+        how = verdict_of(done.stdout) or done.stderr[-200:]
+        return done.returncode == 1, how if done.returncode in (0, 1) else f"{how} (exit code {done.returncode})"
 
 
 def passing(tests: Iterable[str], whole: Path) -> tuple[bool, str]:

@@ -232,8 +232,7 @@ STORAGE = (
                 "if False:",
             ),
         ),
-        test="tests/storage/test_caught_errors.py::"
-        "test_message_whose_handler_catches_an_error_fails_and_stops_no_other[own savepoint]",
+        test="tests/storage/test_caught_errors.py::test_caught_error_is_found_before_anything_else_is_executed",
     ),
     Mutant(
         "error of a savepoint",

@@ -63,6 +63,23 @@ def test_error_that_is_caught_around_a_savepoint_is_undone_with_it(
     assert placed(pair) == ([3] if first else list(range(1, 7)))
 
 
+def test_caught_error_is_found_before_anything_else_is_executed(postgres_url: str, pair_of: PairOf) -> None:
+    pair = pair_of(Shop(), postgres_url)
+    found = []
+    with pytest.raises(DataError), pair.server.transaction() as tx:
+        tx.connection().execute(text("insert into placed(id) values (1)"))
+        with suppress(DBAPIError):
+            divide(tx)
+        try:
+            tx.check_usable()  # type: ignore[attr-defined]
+        except DataError as error:
+            found.append(str(error))
+            raise
+    assert len(found) == 1
+    assert "with tx.savepoint()" in found[0]
+    assert placed(pair) == []
+
+
 def test_savepoint_of_an_application_that_catches_an_error_in_it_says_what_to_do(
     postgres_url: str, pair_of: PairOf
 ) -> None:

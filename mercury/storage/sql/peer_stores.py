@@ -25,12 +25,17 @@ class SqlPeerStores:
 
     def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
+        #: What was read of destinations, until this transaction changes something: their keys are worked on together.
+        self._known: dict[str, PeerStore | None] = {}
 
     def get(self, endpoint: str) -> PeerStore | None:
-        rows = self._tx.read(ONE, {"digest": digest_of(endpoint)})
-        return _row(rows[0]) if rows else None
+        if endpoint not in self._known:
+            rows = self._tx.read(ONE, {"digest": digest_of(endpoint)})
+            self._known[endpoint] = _row(rows[0]) if rows else None
+        return self._known[endpoint]
 
     def agree(self, endpoint: str, store: str, now: float) -> str:
+        self._known.clear()
         row = self._tx.dialect.upsert(TABLE).values(
             digest=digest_of(endpoint), endpoint=endpoint, store=store, since=now
         )
@@ -41,6 +46,7 @@ class SqlPeerStores:
         return store if known is None else known.store
 
     def refuse(self, endpoint: str, store: str, address: str, now: float) -> bool:
+        self._known.clear()
         here = update(TABLE).where(TABLE.c.digest == digest_of(endpoint))
         other = or_(TABLE.c.refused.is_distinct_from(store), TABLE.c.refused_address.is_distinct_from(address))
         found = {"refused": store, "refused_at": now, "refused_address": address}
@@ -50,10 +56,12 @@ class SqlPeerStores:
         return False
 
     def answers(self, endpoint: str, address: str) -> None:
+        self._known.clear()
         here = TABLE.c.digest == digest_of(endpoint)
         self._tx.write(update(TABLE).where(here, TABLE.c.refused_address == address).values(**NO_REFUSAL))
 
     def replace(self, endpoint: str, store: str, now: float) -> None:
+        self._known.clear()
         here = TABLE.c.digest == digest_of(endpoint)
         self._tx.write(update(TABLE).where(here).values(store=store, since=now, **NO_REFUSAL))
 
