@@ -37,4 +37,4 @@ def member(kind: type[E], given: object, where: str) -> E:
 
 
 def _refusal(given: object, known: Iterable[str], where: str) -> ConfigurationError:
-    return ConfigurationError(f"{where}: {reprlib.repr(given)} is none of {', '.join(known)}")
+    return ConfigurationError(f"{where}: {reprlib.repr(given)} is not one of {', '.join(known)}")

@@ -252,7 +252,9 @@ def _choice(even_if_unknown: bool, park_unknown: bool) -> str:
 
 def _listed(ranges: Any) -> str:
     """Ranges of message numbers."""
-    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges) or "none"
+    from mercury.statemachine.ranges import as_text
+
+    return as_text(ranges) or "none"
 
 
 def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[str, Any], **given: Any) -> None:

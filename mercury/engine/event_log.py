@@ -15,7 +15,7 @@ from mercury.engine.events import (
     Side,
     StoreRefused,
 )
-from mercury.statemachine.faults import Ranges
+from mercury.statemachine.ranges import as_text
 
 log = logging.getLogger("mercury.engine")
 lifecycle = logging.getLogger("mercury.engine.lifecycle")
@@ -62,12 +62,7 @@ def write(event: Event) -> None:
         case DestinationReplaced(before=before, store=store, in_doubt=in_doubt):
             about = {"sequence": event.sequence, "endpoint": event.endpoint, "key": event.key}
             text = "a new destination: the key goes on at the store %s; in doubt at %s: %s"
-            log.warning(text, store, before, _listed(in_doubt) or "nothing", extra=about)
-
-
-def _listed(ranges: Ranges) -> str:
-    """Ranges of message numbers as text."""
-    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges)
+            log.warning(text, store, before, as_text(in_doubt) or "nothing", extra=about)
 
 
 def _dead_lettered(event: DeadLettered) -> None:

@@ -25,4 +25,4 @@ class LogSettings:
     def __post_init__(self) -> None:
         for name, value, known in (("level", self.level.upper(), LEVELS), ("format", self.format, FORMATS)):
             if value not in known:
-                raise ConfigurationError(f"{name}: {getattr(self, name)!r} is none of {', '.join(known)}")
+                raise ConfigurationError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(known)}")

@@ -10,6 +10,11 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
 
+def as_text(ranges: Iterable[tuple[int, int]]) -> str:
+    """Ranges of message numbers for people: ``1-7, 9``; empty text for no range."""
+    return ", ".join(f"{low}-{high}" if low != high else str(low) for low, high in ranges)
+
+
 class RangeSet:
     """A mutable set of positive integers as ascending, disjoint, non-adjacent closed ranges.
 

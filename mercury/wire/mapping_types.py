@@ -401,7 +401,7 @@ def _choice(values: Mapping[str, object], name: str, accepts: Callable[[object],
 
 
 def _none_of(text: str, values: Mapping[Any, object]) -> Misfit:
-    return Misfit(f"{shown(text)} is none of {_listed(values)}")
+    return Misfit(f"{shown(text)} is not one of {_listed(values)}")
 
 
 def _listed(values: Mapping[Any, object]) -> str:

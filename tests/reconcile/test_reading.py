@@ -115,7 +115,7 @@ def test_secrets_are_not_in_what_python_shows(tmp_path: Path) -> None:
         ("[server]", "[sever]", "r.toml has no 'sever' (did you mean 'server'?)"),
         ("arrival =", "arival =", "r.toml: server has no 'arival' (did you mean 'arrival'?)"),
         ('table = "received"', "", "server.table is missing"),
-        ('type = "decimal"', 'type = "money"', "columns.amount.type: 'money' is none of integer, decimal"),
+        ('type = "decimal"', 'type = "money"', "columns.amount.type: 'money' is not one of integer, decimal"),
         ("scale = 2", 'scale = "2"', "columns.amount.scale is not a number"),
         ("rows = 50", "rows = true", "report.rows is not a number"),
         ('"customer"', "7", "client.within is not a list of names"),

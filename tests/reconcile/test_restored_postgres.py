@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from mercury.engine.source.apply_effects import FORGOTTEN
 from mercury.postgres import binaries
 from tests.acceptance.processes import eventually
-from tests.reconcile.test_restored_stores import CLIENT, SERVER, TABLES, Shop
+from tests.reconcile.test_restored_stores import CLIENT, SERVER, TABLES, Shop, backed_up
 from tests.stores import urls_of
 
 
@@ -63,15 +63,7 @@ class PostgresShop(Shop):
 def shop(request: pytest.FixtureRequest, tmp_path: Path) -> PostgresShop:
     """Orders 1 to 3 were handled before the back-up, 4 to 6 afterwards."""
     PostgresShop.new_url = staticmethod(urls_of("postgres", request, tmp_path))
-    shop = PostgresShop(tmp_path)
-    with shop.running() as running:
-        running.place(1, 2, 3)
-        running.settle()
-    shop.copy()
-    with shop.running() as running:
-        running.place(4, 5, 6)
-        running.settle()
-    return shop
+    return backed_up(PostgresShop(tmp_path))
 
 
 def test_both_sides_restored_to_one_point_go_on_from_there_and_the_client_alone_sends_nothing(

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
@@ -140,10 +141,11 @@ class Shop:
         )
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    """Orders 1 to 3 were handled before the copies were made, 4 to 6 afterwards."""
-    shop = Shop(tmp_path)
+AnyShop = TypeVar("AnyShop", bound=Shop)
+
+
+def backed_up(shop: AnyShop) -> AnyShop:
+    """A shop in which orders 1 to 3 were handled before the back-up, 4 to 6 afterwards."""
     with shop.running() as running:
         running.place(1, 2, 3)
         running.settle()
@@ -152,6 +154,12 @@ def shop(tmp_path: Path) -> Shop:
         running.place(4, 5, 6)
         running.settle()
     return shop
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """Orders 1 to 3 were handled before the copies were made, 4 to 6 afterwards."""
+    return backed_up(Shop(tmp_path))
 
 
 def test_both_sides_restored_to_one_point_go_on_from_there(shop: Shop) -> None:

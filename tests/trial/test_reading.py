@@ -76,11 +76,11 @@ table = "u"
         ('[deploymnt]\nkind = "pair"', "has no 'deploymnt'; did you mean 'deployment'?"),
         (
             '[deployment]\nkind = "trio"',
-            "deployment.kind: 'trio' is none of plain, pair, fleet, standby, relay, stage, programs",
+            "deployment.kind: 'trio' is not one of plain, pair, fleet, standby, relay, stage, programs",
         ),
         ("[deployment]\nlease = 0.1", "lease: a number of at least 0.5"),
         ("[deployment]\nlease = true", "lease: a number of at least 0.5"),
-        ('[try]\nfaults = ["flood"]', "try.faults: 'flood' is none of stop, kill"),
+        ('[try]\nfaults = ["flood"]', "try.faults: 'flood' is not one of stop, kill"),
         ('[try]\nsteps = ["recieve"]', "no step 'recieve'; there are: send, commit"),
         ("[try]\ncount = 1", "count: a number of at least 2"),
         ('[database]\na = "b"', 'database: only with deployment.kind = "programs"'),

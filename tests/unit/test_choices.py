@@ -24,7 +24,7 @@ def test_a_value_that_is_there_is_found() -> None:
 def test_another_value_of_any_type_is_refused_with_what_there_is(given: object) -> None:
     with pytest.raises(ConfigurationError) as refused:
         member(Colour, given, "colour")
-    assert str(refused.value) == f"colour: {given!r} is none of red, blue"
+    assert str(refused.value) == f"colour: {given!r} is not one of red, blue"
 
 
 def test_the_error_about_a_long_value_is_short() -> None:

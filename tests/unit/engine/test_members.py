@@ -1,4 +1,4 @@
-"""The document with the members of a destination: what a process writes, and what it reads, whoever wrote it."""
+"""The document with the members of a destination: what a process writes, and what it reads from any peer."""
 
 from __future__ import annotations
 

@@ -365,7 +365,7 @@ def test_a_wrong_value_is_named_with_its_path_and_its_beginning() -> None:
     assert text == f"Line/quantity: '{'9x' * 20}'... is not a valid xs:integer"
     with pytest.raises(PayloadError, match=r"^Shipment/@number: 'x' is not a valid xs:integer$"):
         from_xml(b'<Shipment number="x"/>', Shipment)
-    with pytest.raises(PayloadError, match=r"^Shipment/@carrier: 'mud' is none of 'air', 'sea'$"):
+    with pytest.raises(PayloadError, match=r"^Shipment/@carrier: 'mud' is not one of 'air', 'sea'$"):
         from_xml(b'<Shipment number="1" carrier="mud"/>', Shipment)
 
 

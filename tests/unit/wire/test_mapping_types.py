@@ -204,7 +204,7 @@ def test_enumerations_are_written_by_value_and_read_with_or_without_whitespace()
 @pytest.mark.parametrize(("cls", "text"), [(Color, "RED"), (Color, ""), (Level, "3"), (Level, "LOW"), (Level, "")])
 def test_value_outside_an_enumeration_is_refused_with_the_allowed_ones(cls: type[enum.Enum], text: str) -> None:
     listed = "'red', 'deep blue'" if cls is Color else "1, -2"
-    with pytest.raises(Misfit, match=f"'{text}' is none of {listed}"):
+    with pytest.raises(Misfit, match=f"'{text}' is not one of {listed}"):
         enumeration(cls, "x").read(text)
 
 
