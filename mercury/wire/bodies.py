@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import lru_cache
+from typing import Any, cast
 
 from mercury.wire.attachment import Attachment
 from mercury.wire.envelope import EMPTY, Payload
-from mercury.wire.mapping import from_xml, to_xml
+from mercury.wire.mapping import XSI, element_name, from_xml, to_xml
+from mercury.wire.mapping_plan import has_single_values, plan_of
+from mercury.wire.mapping_types import escape_attribute
 from mercury.wire.payload import check_payload
+from mercury.wire.scan import DEFAULT_LIMITS
 
 
 def read_body(payload: Payload, wanted: type[Any], namespace: str | None, name: str | None = None) -> Any:
@@ -36,5 +41,28 @@ def write_body(value: object, namespace: str, name: str | None = None, *, attach
     if isinstance(value, bytes | str):
         return check_payload(value)
     attachments: list[tuple[str, Attachment]] = []
-    payload = check_payload(to_xml(value, namespace, name, attachments if attached else None))
+    xml = to_xml(value, namespace, name, attachments if attached else None)
+    cls = type(value)
+    if has_single_values(cls) and len(xml) <= DEFAULT_LIMITS.max_bytes:
+        form = _checked_form(cls, element_name(cls) if name is None else name, namespace)
+        return Payload(xml, form.name, form.is_fault)
+    payload = check_payload(xml)
     return replace(payload, attachments=tuple(attachments)) if attachments else payload
+
+
+def _form(cls: type[Any], name: str, namespace: str) -> Payload:
+    """Check what the XML of all objects of a class has in common, once: names and their number.
+
+    The class has single values only. An object has at most the attributes and elements that are checked, and its texts
+    are escaped, so that apart from these only its size has to be checked.
+    """
+    plan = plan_of(cls)
+    attributes = "".join(f' {member.xml}=""' for member in plan.attributes)
+    nil = f'xmlns:xsi="{XSI}" xsi:nil="true"'
+    elements = "".join(f"<{member.xml} {nil}/>" for member in plan.elements)
+    scope = f' xmlns="{escape_attribute(namespace)}"' if namespace else ""
+    return check_payload(f"<{name}{scope}{attributes}>{elements}</{name}>")
+
+
+# Not as a decorator: the type checker takes a class for not hashable.
+_checked_form = cast(Callable[[type[Any], str, str], Payload], lru_cache(maxsize=1024)(_form))

@@ -175,7 +175,7 @@ def check_type(cls: type[Any]) -> None:
 
 # Writing. The default namespace is declared once, so that the names of all inner elements need no prefix.
 
-_XSI = "http://www.w3.org/2001/XMLSchema-instance"
+XSI = "http://www.w3.org/2001/XMLSchema-instance"
 
 
 @lru_cache(maxsize=1024)
@@ -224,7 +224,7 @@ def _write_object(value: object, plan: Plan, out: _Written, scope: str, depth: i
 def _write_element(value: object, member: Member, out: _Written, scope: str, depth: int) -> None:
     kind, xml = member.kind, member.xml
     if value is None and member.optional:
-        out.append(f'<{xml} xmlns:xsi="{_XSI}" xsi:nil="true"/>')
+        out.append(f'<{xml} xmlns:xsi="{XSI}" xsi:nil="true"/>')
     elif kind is ATTACHMENT and isinstance(value, Attachment) and out.attachments is not None:
         identifier = f"{len(out.attachments) + 1}@mercury"
         out.attachments.append((identifier, value))
@@ -267,7 +267,7 @@ def _fragment(value: object) -> str:
 # Reading.
 
 _INCLUDE = f"{{{XOP}}}Include"
-_NIL = f"{{{_XSI}}}nil"
+_NIL = f"{{{XSI}}}nil"
 
 
 def _local(tag: str) -> str:

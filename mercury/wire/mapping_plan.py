@@ -156,6 +156,14 @@ def _has_attachments(cls: type[Any]) -> bool:
     return any(kind is ATTACHMENT for kind in _kinds(cls))
 
 
+def _has_single_values(cls: type[Any]) -> bool:
+    """Whether all elements of the class are single values, which are written as text."""
+    return all(
+        isinstance(member.kind, Scalar) and member.kind is not ATTACHMENT and member.many is None
+        for member in plan_of(cls).elements
+    )
+
+
 _PlanOf = Callable[[type[Any]], Plan]
 _ElementsOf = Callable[[type[Any], str | None], Mapping[str, tuple[Member, bool]]]
 
@@ -163,6 +171,7 @@ _ElementsOf = Callable[[type[Any], str | None], Mapping[str, tuple[Member, bool]
 plan_of = cast(_PlanOf, lru_cache(maxsize=4096)(_plan_of))
 elements_of = cast(_ElementsOf, lru_cache(maxsize=4096)(_elements_of))
 has_fragments = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_fragments))
+has_single_values = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_single_values))
 has_attachments = cast(Callable[[type[Any]], bool], lru_cache(maxsize=4096)(_has_attachments))
 
 

@@ -371,6 +371,16 @@ WIRE = (
         (Change("mercury.wire.mapping_fragments:Fragments._declarations", "if self._left < 0:", "if False:"),),
         test=f"{FRAGMENTS}::test_declarations_that_every_element_uses_are_refused_above_the_limit",
     ),
+    Mutant(
+        "limit: bytes of an object's XML",
+        (Change("mercury.wire.bodies:write_body", " and len(xml) <= DEFAULT_LIMITS.max_bytes", ""),),
+        test="tests/unit/wire/test_bodies.py::test_an_object_that_is_larger_than_a_message_may_be_is_refused",
+    ),
+    Mutant(
+        "limit: elements of an object's XML",
+        (Change("mercury.wire.mapping_plan:_has_single_values", " and member.many is None", ""),),
+        test="tests/unit/wire/test_bodies.py::test_objects_with_lists_and_with_raw_xml_are_checked_one_by_one",
+    ),
     limit(
         "copies of a text in pieces",
         "mercury.wire.mapping_parse:parse_values",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import threading
 import time
-import uuid
 from collections.abc import Callable
 
 from sqlalchemy import Connection, Engine, delete
@@ -18,6 +18,7 @@ from sqlalchemy import Connection, Engine, delete
 from mercury.errors import OutcomeUnknown, StorageError
 from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.prepared import Prepared, among, change
 from mercury.storage.sql.schema import COMMIT
 
 log = logging.getLogger("mercury.storage")
@@ -28,6 +29,7 @@ LOCK_TIMEOUT = 1000
 TRIES, PAUSE = 20, 0.25
 #: Number of answered markers that are deleted together.
 BATCH = 64
+DELETE = Prepared(delete(COMMIT).where(among(COMMIT.c.id, "names")))
 
 
 class CommitMarkers:
@@ -42,7 +44,7 @@ class CommitMarkers:
 
     def new(self) -> Marker:
         """A marker that is not inserted yet."""
-        return COMMIT, uuid.uuid4().hex
+        return COMMIT, secrets.token_hex(16)
 
     def insert(self, connection: Connection, marker: Marker) -> None:
         """Insert a marker in the transaction of a connection, just before its commit."""
@@ -56,8 +58,10 @@ class CommitMarkers:
             if len(self._answered) < BATCH:
                 return
             commit_markers, self._answered = self._answered, []
+        compiled = self._dialect.compiled(DELETE)
         with contextlib.suppress(StorageError), translated(), self._engine.begin() as connection:
-            connection.execute(delete(COMMIT).where(COMMIT.c.id.in_(commit_markers)))  # retention deletes the rest
+            # Retention deletes the rest.
+            change(connection, compiled.text, compiled.parameters({"names": commit_markers}))
 
     def was_committed(self, marker: Marker, error: StorageError) -> bool:
         """Whether a commit happened whose answer was lost. If it did not, this call prevents it.
