@@ -36,3 +36,7 @@ class DatabasePair:
         down."""
         self.primary.kill()
         self._pair.promote()
+
+    def stop_replication(self) -> None:
+        """Let commits wait for the standby no more, and give it none of the following ones."""
+        self._pair.stop_replication()

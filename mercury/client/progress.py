@@ -6,6 +6,7 @@ import time
 
 from mercury.client.results import WaitResult
 from mercury.client.sender_port import SenderPort
+from mercury.engine.source.apply_effects import LOST_BY_DESTINATION
 from mercury.engine.status import SequenceStatus, status_of
 from mercury.errors import MercuryError
 from mercury.statemachine.waiting import waits_for
@@ -63,7 +64,7 @@ class KeyProgress:
         if newest.failure is not None:
             why = f" ({newest.last_error})" if newest.last_error else ""
             return f"the sequence failed: {newest.failure.value}{why}"
-        if newest.waiting and newest.last_error:
+        if newest.last_error and (newest.waiting or newest.last_error == LOST_BY_DESTINATION):
             return newest.last_error
         store = self._port.store
         with store.transaction() as tx:

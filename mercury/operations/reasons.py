@@ -7,6 +7,7 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mercury.engine.source.apply_effects import LOST_BY_DESTINATION
 from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import RmdState, RmsState
 from mercury.storage.searching import DestinationSeen, SourceSeen
@@ -68,6 +69,8 @@ def why_source_waits(seen: SourceSeen, now: float) -> Wait | None:
     by = seen.holder.suspended_by if seen.holder is not None else None
     if by is not None:
         return Wait(WaitKind.SUSPENDED, f"suspended by {by}")
+    if record.last_error == LOST_BY_DESTINATION:
+        return Wait(WaitKind.ERROR, record.last_error)
     waits = bool(seen.waiting.value or seen.waiting.more)
     if not waits and machine.state in (RmsState.NEW, RmsState.IDLE):
         return None

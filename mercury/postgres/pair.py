@@ -77,6 +77,17 @@ class PostgresPair:
         _run(self.primary, "alter system set synchronous_standby_names = '*'", "select pg_reload_conf()")
         self.wait_until_synchronous()
 
+    def stop_replication(self) -> None:
+        """Let commits wait for the standby no more, and give it none of the following ones, until it is rebuilt."""
+        _run(self.primary, "alter system set synchronous_standby_names = ''", "select pg_reload_conf()")
+        _run(self.standby, "alter system set primary_conninfo = ''", "select pg_reload_conf()")
+        with _connected(self.primary) as connection:
+            until = time.monotonic() + START_TIMEOUT
+            while connection.execute("select from pg_stat_replication").fetchall():
+                if time.monotonic() > until:
+                    raise StorageError("the standby does not leave the primary")
+                time.sleep(0.02)
+
     def wait_until_synchronous(self) -> None:
         """Return when commits wait for the standby.
 

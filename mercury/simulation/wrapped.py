@@ -47,6 +47,10 @@ class WrappedStore:
     def id(self) -> str | None:
         return self.inner.id
 
+    @property
+    def history_since(self) -> float:
+        return self.inner.history_since
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         return _WrappedTransaction(self, self.inner.transaction())
 

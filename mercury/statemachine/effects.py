@@ -41,6 +41,13 @@ class Released:
 
 
 @dataclass(frozen=True, slots=True)
+class Forgotten:
+    """The destination had acknowledged these numbers, and a later acknowledgement lacks them: they are lost there."""
+
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
 class Due:
     """These numbers are due immediately: the destination has accepted the numbers before them."""
 
@@ -86,7 +93,7 @@ class RaiseFault:
     fault: Fault
 
 
-RmsEffect = Numbered | NumberRefused | Released | Due | Moved | Failed | Replaced | Ended | RaiseFault
+RmsEffect = Numbered | NumberRefused | Released | Forgotten | Due | Moved | Failed | Replaced | Ended | RaiseFault
 
 # --- RMDSequence ---------------------------------------------------------------------------------------------------
 

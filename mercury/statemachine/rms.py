@@ -212,6 +212,9 @@ class RMSSequence(RmsCounters):
         before = self.window_end(policy) if self.flow.size is not None else None
         was_full = self.window(policy) - self.in_flight < self.ack_request_interval(policy)
         starved, full = self.starved, self.flow.room == 0
+        forgotten = self._forgotten(given.ranges)
+        if forgotten and self.state is not RmsState.ENDING:  # the final acknowledgement is the last word
+            yield effects.Forgotten(forgotten)
         yield from self._release(self._merge(self._bounded(given.ranges), now))
         stated = RangeSet(given.ranges)
         # An older acknowledgement states an outdated BufferRemaining. One that states none opens the window of
@@ -336,6 +339,19 @@ class RMSSequence(RmsCounters):
         if self.round_trip.number in self.acknowledged:
             self.round_trip = self.round_trip.acknowledged(now)
         return RangeSet(gap for low, high in ranges for gap in before.gaps(low, high))
+
+    def _forgotten(self, ranges: Ranges) -> Ranges:
+        """Numbers that were acknowledged, and are not in this later acknowledgement.
+
+        Acknowledgements may arrive late, but each has what those made before it had (RM-ACK-01). So one with a number
+        that is in none of the earlier arrivals was made after all of them.
+        """
+        if len(self.acknowledged) + len(ranges) > MAX_RANGES:  # not all that arrived was merged
+            return ()
+        if not any(any(self.acknowledged.gaps(low, high)) for low, high in ranges):
+            return ()
+        stated = RangeSet(ranges)
+        return tuple(gap for low, high in self.acknowledged for gap in stated.gaps(low, high))
 
     def _bounded(self, ranges: Ranges) -> Ranges:
         """Those ranges that are merged: one that would be a range more than `MAX_RANGES` is ignored.

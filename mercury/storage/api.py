@@ -301,6 +301,12 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Prot
         :raises StorageError: the store failed.
         """
 
+    @property
+    def history_since(self) -> float:
+        """When this process has noticed that the store has another history than before, in which the last commits may
+        be missing: a standby was promoted, or a back-up restored. Seconds since the epoch; ``-inf`` = not since it was
+        opened. Correct within a transaction that has locked or read something."""
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         """One unit of work: commits when left normally, rolls back when left with an exception.
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, text
 
-from mercury import Mercury, MessageContext, Service
+from mercury import Mercury, MessageContext, Sender, Service
+from mercury.engine.source.apply_effects import FORGOTTEN
+from mercury.errors import StorageError
 from mercury.settings import Settings, XaSettings
 from tests.acceptance.processes import eventually
 from tests.patience import patience
@@ -104,3 +106,41 @@ def test_nothing_is_lost_repeated_or_left_prepared_when_the_databases_fail_over(
         assert rows(taken, "select id from taken order by position") == list(range(COUNT))
         eventually(lambda: rows(taken, "select 1 from pg_prepared_xacts") == [], "nothing is left prepared")
         assert databases.primary.pid is None, "the old primary is fenced"
+
+
+def test_messages_after_the_loss_of_the_last_commits_wait_instead_of_being_taken_for_copies(
+    databases: DatabasePair,
+) -> None:
+    """The standby of the client's database was not synchronous, and lacks messages that the server has handled. Their
+    numbers would be given to other messages, which the server would acknowledge without handling them."""
+    orders, handled = Service("orders"), []
+
+    @orders.operation
+    def put(order: Order) -> None:
+        handled.append(order.id)
+
+    with Mercury("memory:") as server, Mercury(databases.url("client")) as client:
+        sender = client.to(f"{server.listen(orders)}/services/orders")
+
+        def send(*numbers: int) -> None:
+            for number in numbers:
+                eventually(lambda number=number: _stored(sender, number), f"message {number} is stored")
+
+        send(1, 2, 3)
+        eventually(lambda: sender.pending == 0, "everything is acknowledged")
+        databases.stop_replication()
+        send(4, 5, 6)
+        eventually(lambda: sender.pending == 0, "everything is acknowledged")
+        databases.fail_over()
+        send(7, 8)
+        eventually(lambda: sender.last_error == FORGOTTEN, "it says what has happened")
+        assert sender.pending == 2
+        assert handled == [1, 2, 3, 4, 5, 6]
+
+
+def _stored(sender: Sender, number: int) -> bool:
+    try:
+        sender.send(Order(number))
+    except StorageError:
+        return False
+    return True

@@ -101,7 +101,7 @@ OPERATIONS = (
     guard(
         "a restored store gives numbers that the destination has to other messages",
         "mercury.engine.source.after_start:AfterStart.look",
-        "record.machine.last_heard < self._since",
+        "record.machine.last_heard < self._since()",
         "False",
         "tests/scenario/test_restarted_sources.py::test_nothing_is_sent_after_a_start_before_the_destination_has_said_what_it_has",
     ),
@@ -111,5 +111,26 @@ OPERATIONS = (
         "high > record.machine.highest_sent",
         "False",
         "tests/reconcile/test_restored_stores.py::test_client_restored_alone_sends_nothing_although_it_has_more_messages_than_the_server",
+    ),
+    guard(
+        "a database that has lost its last commits under a running process",
+        "mercury.storage.sql.history:History._connected",
+        "self.since = self._clock()",
+        "pass",
+        "tests/storage/test_history.py::test_another_history_is_noticed_by_the_connection_that_meets_it",
+    ),
+    guard(
+        "the history of the database is asked for when the sequence is locked",
+        "mercury.engine.source.worker:SourceWorker._process",
+        "max(self._since, self._context.store.history_since)",
+        "self._since",
+        "tests/scenario/test_restarted_sources.py::test_nothing_is_sent_after_a_fail_over_of_the_database_before_the_destination_has_said_what_it_has",
+    ),
+    guard(
+        "only a later acknowledgement tells that the destination has lost messages",
+        "mercury.statemachine.rms:RMSSequence._forgotten",
+        "not any(any(self.acknowledged.gaps(low, high)) for low, high in ranges)",
+        "False",
+        "tests/unit/statemachine/test_rms_stories.py::test_an_acknowledgement_that_arrives_late_tells_nothing",
     ),
 )

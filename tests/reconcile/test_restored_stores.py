@@ -15,7 +15,7 @@ import sqlalchemy as sa
 
 from mercury import Mercury, Sender, Service, Transaction
 from mercury.client.overview import waiting_by_key
-from mercury.engine.source.apply_effects import FORGOTTEN
+from mercury.engine.source.apply_effects import FORGOTTEN, LOST_BY_DESTINATION
 from mercury.reconcile import Column, Config, Result, Table, Verdict, Where, reconcile
 from mercury.settings import Settings
 from mercury.storage.administration import Database
@@ -220,6 +220,10 @@ def test_server_restored_alone_handles_nothing_behind_the_gap(shop: Shop, caplog
         running.place(7, 8)
         eventually(lambda: running.waiting_at_the_server() == 2, "7 and 8 are received")
         eventually(lambda: running.unacknowledged() == 0, "7 and 8 are acknowledged")
+        assert running.orders.last_error == LOST_BY_DESTINATION
+    assert f"{LOST_BY_DESTINATION} (numbers 4-6)" in caplog.text
+    (stuck,) = mercury("sequences", "list", "--stuck", "--output", "json", "--store", shop.url(CLIENT)).value
+    assert stuck["why"] == LOST_BY_DESTINATION
     assert shop.ids(SERVER) == [1, 2, 3]
     found = shop.reconciled()
     places = {each.key: each.where for each in found.listed[Verdict.MISSING]}

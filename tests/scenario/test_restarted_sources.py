@@ -86,3 +86,18 @@ def test_a_new_sequence_after_a_start_asks_nothing() -> None:
     two.advance(10)
     assert two.server.handled == ["one", "two", "three"]
     assert [name for name in names(two, 0.0) if name.startswith("AckRequested")] == []
+
+
+def test_nothing_is_sent_after_a_fail_over_of_the_database_before_the_destination_has_said_what_it_has() -> None:
+    two = Pair(policy=TAKING, client_policy=TAKING)
+    link = two.link()
+    link.notes("one", "two")
+    two.advance(10)
+    two.client.store.history_since = failed_over = two.now
+    link.notes("three", "four")
+    two.advance(10)
+    assert two.server.handled == ["one", "two", "three", "four"]
+    assert names(two, failed_over)[0].startswith("AckRequested")
+    link.notes("five")
+    two.advance(10)
+    assert [name for name in names(two, failed_over) if name.startswith("AckRequested")] == ["AckRequested"]

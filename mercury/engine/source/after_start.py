@@ -1,10 +1,11 @@
-"""After the start of a process: ask the destination which numbers it has, before new ones are sent.
+"""After a start, or a fail-over of the database: ask the destination which numbers it has, before new ones are sent.
 
 If the store was restored from a back-up, it has forgotten which numbers it has sent since. It would give them to other
 messages, which the destination takes for copies of the first ones and acknowledges: they would be lost. An
 acknowledgement of numbers that the store has not sent stops the sequence instead (`apply_effects.FORGOTTEN`). A restore
-needs a start of the processes, so each process asks once for each sequence that it finds, before it sends a message of
-it; an acknowledgement that another process got since then is as good.
+needs a start of the processes, or a database that took another history (`StorageManager.history_since`), such as a
+standby that did not have the last commits. So each process asks once for each sequence that it finds, before it sends a
+message of it; an acknowledgement that another process got since then is as good.
 """
 
 from __future__ import annotations
@@ -19,14 +20,18 @@ from mercury.storage.records import RmsRecord
 IsInFlight = Callable[[str, int, bool], bool]
 
 
+def _always() -> float:
+    return -math.inf
+
+
 @dataclass(frozen=True, slots=True)
 class ThisProcess:
     """What the work on source sequences needs to know of its process."""
 
     #: Whether a message is being posted, or waits to be: then its retransmission interval has not begun.
     is_in_flight: IsInFlight
-    #: When it has begun to work on the store, in seconds since the epoch.
-    since: float = -math.inf
+    #: When it has begun to work on the store with its present history, in seconds since the epoch.
+    since: Callable[[], float] = _always
 
 
 class AfterStart:
@@ -34,18 +39,19 @@ class AfterStart:
 
     Only a destination that is Mercury is asked: others may answer no AckRequested without a message.
 
-    :param since: when this process has begun to work on the store, in seconds since the epoch.
+    :param since: `ThisProcess.since`. It is asked when a sequence is locked: a transaction may be the first one on a
+    database that has failed over.
     """
 
-    def __init__(self, since: float) -> None:
+    def __init__(self, since: Callable[[], float]) -> None:
         self._since = since
         self._unheard: set[str] = set()
 
     def look(self, record: RmsRecord) -> None:
-        """Note whether the destination of a sequence was not heard since the process has started. To be called before
+        """Note whether the destination of a sequence was not heard since then. To be called before
         messages get numbers, which restarts the measuring of silence."""
         is_mercury = record.batch_messages > 0  # what the destination has stated in Mercury's own element
-        if is_mercury and record.machine.last_heard < self._since:
+        if is_mercury and record.machine.last_heard < self._since():
             self._unheard.add(record.id)
 
     def ask(self, record: RmsRecord, now: float) -> None:

@@ -15,6 +15,7 @@ from mercury.statemachine.faults import Fault, FaultCode, Ranges
 from mercury.statemachine.flow_control import holds_successor_back
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.protocol import RmVersion
+from mercury.statemachine.ranges import as_text
 from mercury.storage.api import Transaction
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
 
@@ -24,6 +25,13 @@ log = logging.getLogger("mercury.engine")
 FORGOTTEN = (
     "the destination acknowledges message numbers that this store has not sent. After a restore from a back-up it "
     "takes new messages for copies of those, and they are lost: restart the sequence (mercury sequences restart)"
+)
+
+#: The error of a sequence whose destination has lost what it had acknowledged.
+LOST_BY_DESTINATION = (
+    "the destination no longer has messages that it acknowledged. After a restore from a back-up it waits for these "
+    "messages, and handles none behind them: find out what it lacks (mercury reconcile), restart the sequence (mercury "
+    "sequences restart), and send those messages again"
 )
 
 
@@ -41,6 +49,8 @@ def apply_rms_effects(
                 tx.rms.acknowledge(record, ranges)
                 release_acknowledged(tx, record, ranges)
                 emit_acknowledged(tx, context.observers, record, ranges, now)
+            case effects.Forgotten(ranges=ranges):
+                _note_lost_by_destination(record, ranges)
             case effects.Due(ranges=ranges):
                 tx.rms.resend(record, [n for low, high in ranges for n in range(low, high + 1)], now)
             case effects.Moved(ranges=ranges) if record.machine.abandoned:
@@ -124,6 +134,16 @@ def _note_forgotten(record: RmsRecord, fault: Fault) -> None:
         return
     record.last_error = FORGOTTEN
     log.error("%s", FORGOTTEN, extra=_about(record))
+
+
+def _note_lost_by_destination(record: RmsRecord, ranges: Ranges) -> None:
+    """Tell operators of messages that the destination has acknowledged and lost.
+
+    Only of a destination that is Mercury: what others omit from an acknowledgement they may still have.
+    """
+    if record.batch_messages and record.last_error != LOST_BY_DESTINATION:
+        record.last_error = LOST_BY_DESTINATION
+        log.error("%s (numbers %s)", LOST_BY_DESTINATION, as_text(ranges), extra=_about(record))
 
 
 def holds_back(record: RmsRecord) -> bool:

@@ -140,7 +140,7 @@ class SourceWorker:
 
     @property
     def _process(self) -> ThisProcess:
-        return ThisProcess(self.is_in_flight, self._since)
+        return ThisProcess(self.is_in_flight, lambda: max(self._since, self._context.store.history_since))
 
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
-
 _EVERYTHING = WorkFilter("")
 _OPEN, _ROLLED_BACK, _COMMITTED = Outcome(), Outcome(ending=Ending.ROLLED_BACK), Outcome(ending=Ending.COMMITTED)
 
@@ -226,6 +225,7 @@ class MemoryStore:
 
     capabilities = Capabilities()
     id: str | None = None
+    history_since = float("-inf")
 
     def __init__(self, *, lock_timeout: float = 10.0) -> None:
         self.committed = Committed()

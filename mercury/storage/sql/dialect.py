@@ -114,6 +114,14 @@ class Dialect(ABC):
         :param missing: finds the indexes to create, on a connection without a transaction.
         """
 
+    def history(self, driver: object) -> str | None:
+        """The identity of the database's present history, which differs where other transactions were committed.
+
+        :param driver: a new connection of the driver's.
+        :returns: ``None`` = unknown.
+        """
+        return None
+
     @abstractmethod
     def now(self, connection: Connection) -> float:
         """The time of the database's clock, or of this process if the database has none, in seconds since the epoch."""

@@ -57,6 +57,12 @@ UNFINISHED_INDEXES = """
     where not indisvalid and relname like 'mercury\\_%' and relnamespace = current_schema()::regnamespace
 """
 NOW = "select extract(epoch from clock_timestamp())::double precision"
+#: The cluster and its timeline, which a promotion and a recovery to a point in time change.
+HISTORY = b"""
+    select system_identifier || ' ' || case when not pg_is_in_recovery()
+        then substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end
+    from pg_control_system()
+"""
 HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
 ABORTED = (
     "a statement has failed, and PostgreSQL executes no other in this transaction although its error was caught: put a "
@@ -223,6 +229,13 @@ class Postgres(Dialect):
 
     def restore_statement_limit(self, connection: Connection) -> None:
         connection.exec_driver_sql(RESTORE_LIMIT, execution_options=AS_IT_IS)
+
+    def history(self, driver: object) -> str | None:
+        if not isinstance(driver, psycopg.Connection):
+            return None
+        result = driver.pgconn.exec_(HISTORY)  # no transaction begins
+        value = result.get_value(0, 0) if result.status == ExecStatus.TUPLES_OK else None  # else not PostgreSQL's own
+        return value.decode() if value is not None else None
 
     def clock(self) -> ColumnElement[float]:
         return cast(func.extract("epoch", func.clock_timestamp()), Double)

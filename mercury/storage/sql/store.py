@@ -22,6 +22,7 @@ from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.history import History
 from mercury.storage.sql.joining import Joins, guard_ends
 from mercury.storage.sql.notify import Notifier
 from mercury.storage.sql.prepared import Prepared, fetch
@@ -90,6 +91,7 @@ class SqlStore:
         self._for_others: list[CommitListener] = []
         self._closed = self._has_attachments = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
+        self._history = History(self.engine, dialect, clock)
         guard_ends(self.engine)
         self._joins = Joins(self)
 
@@ -102,6 +104,10 @@ class SqlStore:
         """The store's unique id; a copy of its database needs a new one."""
         with self.connection() as connection:
             return str(connection.execute(select(STORE.c.id)).scalar_one())
+
+    @property
+    def history_since(self) -> float:
+        return self._history.since
 
     def soon(self, due: float | None) -> bool:
         """Whether a worker must be woken for work that is due at this time; it finds later work by polling."""

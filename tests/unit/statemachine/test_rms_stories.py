@@ -565,3 +565,26 @@ def test_the_end_does_not_hasten_a_create_sequence_that_waits_for_its_answer(end
 
 def test_the_retransmission_of_messages_is_not_on_the_sequence_s_schedule() -> None:
     assert sending(1).next_due(POLICY) is None
+
+
+# --- a destination that has lost messages ----------------------------------------------------------------------------
+
+
+def test_a_later_acknowledgement_without_acknowledged_numbers_tells_that_the_destination_has_lost_them() -> None:
+    machine = sending(7, ((1, 6),), sent=6)
+    drive(machine, events.Transmitted(7))
+    assert only(drive(machine, events.Acknowledged(((1, 3), (7, 7)))), effects.Forgotten) == [
+        effects.Forgotten(((4, 6),))
+    ]
+
+
+@pytest.mark.parametrize("late", [((1, 3),), ((5, 5),), ()])
+def test_an_acknowledgement_that_arrives_late_tells_nothing(late: Ranges) -> None:
+    machine = sending(7, ((1, 6),))
+    assert only(drive(machine, events.Acknowledged(late)), effects.Forgotten) == []
+
+
+def test_acknowledgements_of_too_many_ranges_tell_nothing_because_not_all_of_them_are_kept() -> None:
+    count = 2 * MAX_RANGES + 10
+    machine = sending(count, tuple((n, n) for n in range(1, count, 2)))
+    assert only(drive(machine, events.Acknowledged(((count, count),))), effects.Forgotten) == []
