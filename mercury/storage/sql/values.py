@@ -26,8 +26,8 @@ from mercury.storage.records import Channel, SequenceKey
 
 T = TypeVar("T")
 
-#: Longest text in bytes whose parsed endpoint reference is cached: peers write these texts, and no limit counts the
-#: cache.
+#: Longest text in bytes whose parsed endpoint reference, or list of one channel, is cached: peers write these texts,
+#: and no limit counts the cache.
 CACHED = 1024
 
 
@@ -152,11 +152,14 @@ def read_protocol(text: str) -> Protocol:
 
 
 def write_channels(channels: tuple[Channel, ...]) -> str:
-    return _dumps([_plain(channel) for channel in channels])
+    return f"[{','.join(map(write_channel, channels))}]"
 
 
 def read_channels(text: str) -> tuple[Channel, ...]:
-    return tuple(_value(Channel, each) for each in json.loads(text))
+    plain = json.loads(text)
+    if len(plain) == 1 and len(text) <= CACHED:
+        return (read_channel(text.strip()[1:-1]),)  # known, as the buffer's sequence has the same one
+    return tuple(_value(Channel, each) for each in plain)
 
 
 def write_attachments(attachments: Attachments) -> str:
@@ -220,9 +223,9 @@ def _dumps(value: Any) -> str:
 def _plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {
-            field.name: _plain(getattr(value, field.name))
-            for field in dataclasses.fields(value)
-            if getattr(value, field.name) != _default(field)
+            name: _plain(each)
+            for name, default in _defaults(type(value)).items()
+            if (each := getattr(value, name)) != default
         }
     if isinstance(value, enum.Enum):
         return value.value
@@ -233,31 +236,37 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _default(field: dataclasses.Field[Any]) -> Any:
-    if field.default_factory is not dataclasses.MISSING:
-        return field.default_factory()
-    return field.default
+@lru_cache(maxsize=64)
+def _defaults(kind: type) -> dict[str, Any]:
+    """The defaults of a frozen dataclass by the names of its fields, which are as immutable as its values."""
+    return {
+        field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+        for field in dataclasses.fields(kind)
+    }
 
 
 def _value(kind: Any, plain: Any) -> Any:
+    read = _reader(kind)
+    return plain if read is None else read(plain)
+
+
+@lru_cache(maxsize=128)
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """Reads a value of a type from JSON; ``None`` = it is as in JSON."""
     origin = typing.get_origin(kind)
     if origin in (types.UnionType, typing.Union):
-        if plain is None:
-            return None
-        (kind,) = (each for each in typing.get_args(kind) if each is not types.NoneType)
-        return _value(kind, plain)
+        (some,) = (each for each in typing.get_args(kind) if each is not types.NoneType)
+        return lambda plain: None if plain is None else _value(some, plain)
     if origin is tuple:
-        return tuple(_value(typing.get_args(kind)[0], each) for each in plain)
+        item = typing.get_args(kind)[0]
+        return lambda plain: tuple([_value(item, each) for each in plain])
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
-        hints = _hints(kind)
-        return kind(**{name: _value(hints[name], each) for name, each in plain.items() if name in hints})
+        hints = typing.get_type_hints(kind)
+        # One object for all values: to make a policy with its defaults takes longer than to read a row.
+        shared = {name: each for name, each in _defaults(kind).items() if dataclasses.is_dataclass(each)}
+        return lambda plain: kind(
+            **(shared | {name: _value(hints[name], each) for name, each in plain.items() if name in hints})
+        )
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return kind(plain)
-    if kind is bytes:
-        return plain.encode()
-    return plain
-
-
-@lru_cache(maxsize=64)
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+        return kind
+    return str.encode if kind is bytes else None

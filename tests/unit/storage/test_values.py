@@ -9,11 +9,22 @@ import pytest
 
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.policy import RetransmissionPolicy, SourcePolicy
 from mercury.storage.letters import outbound_letter
 from mercury.storage.records import Channel, OutboundMessage, Role, SequenceKey
 from mercury.storage.sizes import RESPONSE
 from mercury.storage.sql import values
-from mercury.storage.sql.values import read_parts, read_reference, write_channel, write_parts, write_reference
+from mercury.storage.sql.values import (
+    leniently,
+    read_channel,
+    read_channels,
+    read_parts,
+    read_reference,
+    write_channel,
+    write_channels,
+    write_parts,
+    write_reference,
+)
 
 PARAMETER = '<p xmlns="urn:p">{}</p>'
 
@@ -42,6 +53,29 @@ def test_large_references_of_peers_are_not_kept_in_memory() -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 1_000_000, "60 of 60,000 bytes each were written and read"
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+@pytest.mark.parametrize("parameters", [(), (PARAMETER.format("ä" * 2000).encode(),)])
+def test_channels_come_back_as_they_were_with_their_policies(count: int, parameters: tuple[bytes, ...]) -> None:
+    policy = SourcePolicy(window=7, retransmission=RetransmissionPolicy(base=3.0))
+    first = Channel(key=SequenceKey("http://a.example/", "ä [,] {}"), role=Role.RESPONSE, policy=policy)
+    second = Channel(key=SequenceKey("", "key"), reply_to=EndpointReference("http://a.example/", parameters))
+    for channels in ((first, second)[:count], (second, first)[:count]):
+        for _ in range(2):
+            assert read_channels(write_channels(channels)) == channels
+    assert read_channel(write_channel(first)).policy == policy
+
+
+@pytest.mark.parametrize("text", ["", "[", "[{]", '[{"key":1}]', "{}x", "[1]"])
+def test_damaged_channels_are_an_error_that_readers_of_damaged_rows_know(text: str) -> None:
+    assert leniently(read_channels, text) is None
+
+
+def test_values_that_are_not_in_a_text_are_the_defaults() -> None:
+    text = write_channel(Channel(key=SequenceKey("http://a.example/", "key")))
+    assert "policy" not in text
+    assert read_channel(text).policy == SourcePolicy()
 
 
 # --- sizes ---------------------------------------------------------------------------------------------------------
