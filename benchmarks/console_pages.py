@@ -7,6 +7,7 @@ counted in a request of their own, so that counting takes no time of the others.
 from __future__ import annotations
 
 import contextlib
+import gc
 import statistics
 import tempfile
 import time
@@ -174,6 +175,9 @@ def served(store: SqlStore) -> Iterator[Client]:
         login = client.get(console.login_path("Ada"))
         if login.status_code != 303:
             raise GivenUp(f"the console refuses the login: {login.status_code}")
+        gc.collect()
+        gc.freeze()  # as `mercury console` does
+        stack.callback(gc.unfreeze)
         yield client
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib.resources import files
@@ -22,6 +23,7 @@ from mercury.console.headers import DOCUMENT_POLICY, SecurityHeaders
 from mercury.console.live import Streams, wants_stream
 from mercury.console.logins import TooManyAttempts
 from mercury.console.problems import Problem, problem_of
+from mercury.console.readings import Readings
 from mercury.console.rendering import Templates
 from mercury.console.requests import Refused, read_query
 from mercury.console.settings import ConsoleSettings
@@ -63,6 +65,7 @@ class Site:
     :param name: the store's name for people, which every page shows.
     :param clock: seconds since the epoch.
     :param secret: returns a random text that cannot be guessed.
+    :param monotonic: seconds that never go back, for the age of readings that open pages share.
     :raises ConfigurationError: no user could log in.
     """
 
@@ -73,6 +76,7 @@ class Site:
         access: ConsoleAccess | None,
         clock: Callable[[], float],
         secret: Callable[[], str],
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._clock = clock
@@ -80,6 +84,7 @@ class Site:
         self.gate = Gate(settings, access, self._blocking, clock, secret)
         self._templates = Templates(settings.time_zone)
         self._streams = Streams(settings.refresh)
+        self._readings: Readings[View | Document] = Readings(settings.refresh, monotonic)
         self._router = APIRouter()
         self._route("static/{file}", "GET", self._static)
         if self.gate.by_token:
@@ -90,7 +95,11 @@ class Site:
     # --- what is served --------------------------------------------------------------------------------------------
 
     def page(self, name: str, function: PageFunction) -> None:
-        """Add a page. The function reads the store, in a thread."""
+        """Add a page. The function reads the store, in a thread.
+
+        What it returns depends on the page's query, the user's role, the store and the time, and on nothing else of the
+        visit: open pages share it.
+        """
         self._route(name, "GET", partial(self._page, name, function))
 
     def question(self, name: str, function: PageFunction) -> None:
@@ -149,7 +158,8 @@ class Site:
         visit = Visit(page=name, query=read_query(request.url.query), user=caller.user, now=self._clock())
         if wants_stream(request):
             return self._streams.response(request, partial(self._again, name, function, request, caller))
-        view = await self._blocking.run(partial(function, visit))
+        of = _read_page(request, visit)
+        view = await self._blocking.run(lambda: self._readings.new(of, lambda: function(visit)))
         if isinstance(view, Document):
             return HTMLResponse(view.body, headers={"content-security-policy": DOCUMENT_POLICY})
         return await self._answer(request, caller, visit, view)
@@ -161,7 +171,7 @@ class Site:
             if caller.user is None or not self.gate.still_in(caller, request):
                 return None
             visit = Visit(page=name, query=read_query(request.url.query), user=caller.user, now=self._clock())
-            view = function(visit)
+            view = self._readings.shared(_read_page(request, visit), lambda: function(visit))
             if isinstance(view, Document):
                 return None
             return self._templates.render(view.template, self._values(caller, visit, view, "part.html"))
@@ -299,3 +309,8 @@ class Site:
 
     async def _http_error(self, request: Request, error: Exception) -> Response:
         return await self._problem_page(request, problem_of(error))
+
+
+def _read_page(request: Request, visit: Visit) -> tuple[str, ...]:
+    """What a reading of a page depends on."""
+    return (visit.page, request.url.query, visit.user.role.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.operations.nodes import NodeLine
@@ -46,6 +46,8 @@ class Problem:
     place: Place
     #: The identifier of a sequence, or the name of a service; empty = the list shows it.
     target: str = ""
+    #: The destination that it is about; empty = another problem.
+    endpoint: str = ""
     #: The command that shows it.
     command: str
 
@@ -111,7 +113,7 @@ def _of_store(peer: PeerStore) -> Problem:
         f"{peer.store}: nothing is sent to the other one"
     )
     command = f"mercury sequences list --endpoint '{peer.endpoint}'"
-    return _problem(Severity.CRITICAL, text, Place.SEQUENCES, command)
+    return replace(_problem(Severity.CRITICAL, text, Place.SEQUENCES, command), endpoint=peer.endpoint)
 
 
 def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 from mercury import Mercury, MessageContext, Service
-from mercury.engine.events import StoreRefused
+from mercury.engine.events import Event, StoreRefused
 from mercury.engine.metrics_settings import MetricsSettings
 from mercury.settings import Settings
 from mercury.statemachine.policy import SourcePolicy
@@ -16,7 +17,9 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.gauges import MOST_ROWS
 from mercury.testing import Pair
 from mercury.testing.contract.builders import row
+from tests.acceptance.app import Note
 from tests.acceptance.processes import eventually
+from tests.acceptance.test_stores import POLICY, Desk
 from tests.alerts import GAUGE, GROWTH, MINUTES, alerts, firing, scraped, seen
 from tests.docs.monitoring import rules
 from tests.docs.test_examples import free_port
@@ -94,13 +97,23 @@ def test_sequence_that_is_given_up_fails_and_leaves_dead_letters() -> None:
     assert alerts("MercuryDeadLettersWait", before, after) == 1
 
 
-def test_other_store_that_answers_for_a_destination_is_critical() -> None:
-    pair = Pair(notes(), settings=SETTINGS)
-    before = seen(pair.client)
-    event = StoreRefused(at=0.0, endpoint="http://a/", address="http://a/", expected="s1", found="s2")
-    with pair.client.store.transaction() as tx:
-        pair.client.observers.emit(tx, event)
-    assert alerts("MercuryStoreRefused", before, seen(pair.client)) == 1
+def test_other_store_that_answers_for_a_destination_is_critical(tmp_path: Path) -> None:
+    first, second = (Desk(f"sqlite:///{tmp_path}/{name}.db") for name in ("first", "second"))
+    with ExitStack() as stack:
+        client = stack.enter_context(Mercury("memory:", settings=Settings(metrics=METRICS)))
+        endpoint = first.start()
+        stack.callback(second.stop)
+        stack.callback(first.stop)
+        client.to(endpoint).send(Note("1"))
+        eventually(lambda: first.handled == ["1"], "the destination has a store")
+        before = seen(client)
+        refused: list[Event] = []
+        client.subscribe(refused.append, StoreRefused)
+        first.stop()
+        second.start(first.port)  # the address leads to another server now
+        client.to(endpoint, key="other", policy=POLICY).send(Note("2"))
+        eventually(lambda: refused, "the other store is refused")
+        eventually(lambda: alerts("MercuryStoreRefused", before, seen(client)) == 1, "it is counted")
 
 
 def test_messages_that_the_network_loses_are_sent_again() -> None:

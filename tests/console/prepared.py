@@ -125,6 +125,18 @@ def copied(made: Prepared, folder: Path) -> Prepared:
     return replace(made, url=f"sqlite:///{folder / 'shop.db'}", clock=FakeClock(made.clock.now))
 
 
+def refuse_store(store: SqlStore, key: str) -> str:
+    """Let another store have answered for the destination of a source; returns its endpoint."""
+    with store.transaction() as tx:
+        (record,) = [each for each in tx.rms.all() if each.channel.key.name == key and each.machine.alive]
+        endpoint = record.channel.endpoint
+        tx.rms.lock([record.channel.key])
+        record.store = tx.peer_stores.agree(endpoint, "s1", 1.0)
+        tx.rms.save(record)
+        tx.peer_stores.refuse(endpoint, "s2", "http://elsewhere/", 2.0)
+    return endpoint
+
+
 def _receive(pair: Pair, store: SqlStore, text: Callable[[str], str]) -> None:
     def sender(service: str, key: str) -> Sender:
         made: Sender = pair.client.to(pair.url(service), key=key, namespace="urn:shop")

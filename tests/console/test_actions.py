@@ -16,7 +16,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
 from .browsing import READER, Answer, Browser, console_of, serving
-from .prepared import BANK, BILLING, Prepared, copied, prepare
+from .prepared import BANK, BILLING, Prepared, copied, prepare, refuse_store
 
 
 @pytest.fixture(scope="module")
@@ -131,15 +131,12 @@ def test_an_operator_says_that_a_destination_is_new_when_another_store_has_answe
         each for each in browser.get("sequences?side=source&key=shelf-1").links() if each.startswith("sequence?")
     ]
     assert not [each for each in browser.get(href).links() if each.startswith("sequence-destination")]
-    with operations._store.transaction() as tx:
-        (record,) = [each for each in tx.rms.all() if each.channel.key.name == "shelf-1" and each.machine.alive]
-        endpoint = record.channel.endpoint
-        tx.rms.lock([record.channel.key])
-        record.store = tx.peer_stores.agree(endpoint, "s1", 1.0)
-        tx.rms.save(record)
-        tx.peer_stores.refuse(endpoint, "s2", "http://elsewhere/", 2.0)
+    endpoint = refuse_store(operations._store, "shelf-1")
     assert "http://elsewhere/: the store s2 answers there" in browser.get("").words
+    (listed,) = [each for each in browser.get("").links() if each.startswith("sequences?endpoint=")]
+    assert href in browser.get(listed).links()
     page = browser.get(href)
+    assert "The store s2 has answered at http://elsewhere/, in the place of s1: nothing is sent to it." in page.words
     (question,) = [each for each in page.links() if each.startswith("sequence-destination")]
     assert "has the store s1. The store s2 has answered at http://elsewhere/." in browser.get(question).words
     done = asked(browser, page, "sequence-destination", why="moved")

@@ -17,6 +17,7 @@ from mercury.storage.audit import Actor
 from mercury.storage.bulk import BulkAction, BulkState
 from mercury.storage.letters import EVERY_LETTER, LetterFilter
 from mercury.storage.opening import name_resources, open_sql_store
+from mercury.storage.searching import SequenceFilter
 from mercury.testing.contract.builders import letter
 from tests.postgres import PostgresServer
 from tests.xa.places import Places, fill_application
@@ -26,7 +27,7 @@ from .chromium import missing
 from .clicking import complaints, log_in, main_text, press, wait
 from .in_doubt import leave_in_doubt
 from .pictures import pages
-from .prepared import BANK, Prepared, prepare
+from .prepared import BANK, Prepared, copied, prepare, refuse_store
 
 pytestmark = pytest.mark.skipif(missing() is not None, reason=missing() or "")
 
@@ -36,6 +37,18 @@ BILLING_2 = "http://billing-2.example/services/invoices"
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     return prepare(tmp_path_factory.mktemp("clicks"))
+
+
+@pytest.fixture(scope="module")
+def moved(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Operations]]:
+    """A console of a copy of the store, in which another store has answered for the destination of a source."""
+    copy = copied(prepared, tmp_path_factory.mktemp("moved"))
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(copy.url)))
+        refuse_store(store, "shelf-1")
+        console = console_of(store, copy.clock)
+        stack.callback(console.close)
+        yield stack.enter_context(serving(console.application())), Operations(store, copy.clock)
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +112,7 @@ def last(operations: Operations) -> tuple[str, str, str]:
     return entry.action, entry.actor, entry.note
 
 
-# The first test: those behind it change the store.
+# The first two tests: those behind them change the store.
 def test_a_reader_is_offered_no_action_on_any_page_and_logs_out(
     driver: WebDriver, url: str, prepared: Prepared
 ) -> None:
@@ -113,6 +126,37 @@ def test_a_reader_is_offered_no_action_on_any_page_and_logs_out(
         assert driver.find_elements(By.CSS_SELECTOR, "main a.button") == [], page
     press_at(driver, By.XPATH, "//button[.='Log out']")
     wait(driver, lambda: driver.title.startswith("Log in"))
+
+
+@pytest.mark.parametrize("role", [READER, OPERATOR], ids=["reader", "operator"])
+def test_another_store_that_has_answered_is_found_and_only_an_operator_says_that_the_destination_is_new(
+    driver: WebDriver, moved: tuple[str, Operations], role: str
+) -> None:
+    url, operations = moved
+    log_in(driver, url, role)
+    press_at(driver, By.PARTIAL_LINK_TEXT, "http://elsewhere/: the store s2 answers there")
+    press_at(driver, By.XPATH, "//main//tr[contains(., 'shelf-1')]//a[starts-with(@href, 'sequence?')]")
+    says(driver, "The store s2 has answered at http://elsewhere/, in the place of s1: nothing is sent to it.")
+    if role == READER:
+        assert driver.find_elements(By.PARTIAL_LINK_TEXT, "It is a new destination") == []
+        (line,) = [each for each in operations.sequences.page(SequenceFilter()).items if each.status.key == "shelf-1"]
+        driver.get(f"{url}sequence-destination?id={line.id}")
+        says(driver, "You are logged in as a reader")
+        assert len(operations.destination_actions.refused(10)) == 1
+        complaints(driver)  # the page was refused
+        return
+    click(driver, "It is a new destination…")
+    says(driver, "The store s2 has answered at http://elsewhere/.")
+    click(driver, "Cancel", "It is a new destination…")
+    press_at(driver, By.NAME, "resend")
+    fill(driver, "why", "the stock was moved")
+    click(driver, "It is a new destination")
+    says(driver, "has the store s2 now. 1 sequence given up. In doubt: 2 messages, sent again.")
+    assert operations.destination_actions.refused(10) == ()
+    assert last(operations) == ("replace", "Ada", "the stock was moved")
+    driver.get(f"{url}")
+    assert "s2 answers there" not in main_text(driver)
+    assert complaints(driver) == []
 
 
 def test_a_sequence_is_suspended_resumed_closed_and_terminated(

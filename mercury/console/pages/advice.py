@@ -11,14 +11,26 @@ from mercury.storage.records import RmdRecord, RmsRecord
 
 def advice(whole: WholeSequence) -> list[str]:
     """What to look at and to do, the most useful first; empty = nothing is to be done."""
-    line = whole.line
+    line, first = whole.line, _about_store(whole)
     if line.suspended_by is not None:
-        return [f"{line.suspended_by} has suspended it: ask why, or look at the timeline. Resume it to let it go on."]
+        text = f"{line.suspended_by} has suspended it: ask why, or look at the timeline. Resume it to let it go on."
+        return [*first, text]
     if not line.stuck:
-        return []
+        return first
     if isinstance(whole.record, RmsRecord):
-        return _for_source(whole.record)
+        return [*first, *_for_source(whole.record)]
     return _for_destination(whole, whole.record)
+
+
+def _about_store(whole: WholeSequence) -> list[str]:
+    peer, record = whole.peer_store, whole.record
+    if peer is None or peer.refused is None or not isinstance(record, RmsRecord) or not record.machine.alive:
+        return []
+    return [
+        f"The store {peer.refused} has answered at {peer.refused_address}, in the place of {peer.store}: nothing is "
+        "sent to it. If it is the wrong server, correct the address. If the destination is a new one, an operator has "
+        "to say so."
+    ]
 
 
 def _for_source(record: RmsRecord) -> list[str]:

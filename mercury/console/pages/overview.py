@@ -87,6 +87,8 @@ def rate_lines(recent: RecentTraffic, zone: datetime.tzinfo) -> list[RateLine]:
 def place_of(problem: Problem) -> str:
     """The page of the console that shows a problem."""
     match problem.place:
+        case Place.SEQUENCES if problem.endpoint:
+            return link("sequences", endpoint=problem.endpoint)
         case Place.SEQUENCES if problem.target:
             return link("sequence", id=problem.target)
         case Place.SEQUENCES:

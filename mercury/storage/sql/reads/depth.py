@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Subquery, Table, and_, case, func, literal, not_, or_, select
@@ -38,109 +40,130 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
 
     :param limit: the most endpoints, and the most services: those with the oldest messages come first.
     """
-    sent = _sent()
-    row = sent.c
-    in_time = or_(row.not_before.is_(None), row.number.is_not(None))  # it does not wait for its time
-    (figures,) = tx.read(
-        select(
-            func.count().label("read"),
-            _sum(is_unsent(row)).label("unsent"),
-            _sum(is_unacknowledged(row)).label("unacknowledged"),
-            _sum(is_unanswered(row)).label("unanswered"),
-            func.min(case((and_(not_(row.acknowledged), in_time), row.created_at))).label("oldest"),
-        ).select_from(sent)
-    )
-    more = figures["read"] > MOST_ROWS
-    received = _received()
-    (inbound,) = tx.read(
-        select_any(func.count().label("read"), func.min(received.c.received_at).label("oldest")).select_from(received)
-    )
+    sent, received = _by_endpoint(tx, limit), _by_service(tx, limit)
+    more = sent.read > MOST_ROWS
     doubt = select(DECISION.c.decided_at).where(UNFINISHED).limit(MOST_ROWS + 1).subquery("read_rows")
     (doubtful,) = tx.read(
         select_any(func.count().label("read"), func.min(doubt.c.decided_at).label("oldest")).select_from(doubt)
     )
     return Depth(
-        unsent=Count(int(figures["unsent"] or 0), more),
-        unacknowledged=Count(int(figures["unacknowledged"] or 0), more),
-        unanswered=Count(int(figures["unanswered"] or 0), more),
-        unhandled=_count(inbound["read"]),
+        unsent=Count(sent.total("unsent"), more),
+        unacknowledged=Count(sent.total("unacknowledged"), more),
+        unanswered=Count(sent.total("unanswered"), more),
+        unhandled=_count(received.read),
         dead_letters=_counted(tx, DEAD_LETTER),
         in_doubt=_count(doubtful["read"]),
-        oldest_unacknowledged=figures["oldest"],
-        oldest_unhandled=inbound["oldest"],
+        oldest_unacknowledged=sent.first("all_oldest_unacknowledged"),
+        oldest_unhandled=received.first("all_oldest"),
         oldest_in_doubt=doubtful["oldest"],
-        endpoints=endpoints(tx, limit),
-        services=services(tx, limit),
+        endpoints=_endpoints(sent),
+        services=_services(tx, received),
         failing=_counted(tx, BUFFER, FAILING),
         suspended=_counted(tx, CLAIM, IS_SUSPENSION),
         heuristic=_counted(tx, HEURISTIC),
     )
 
 
-def endpoints(tx: SqlTransaction, limit: int) -> tuple[EndpointSeen, ...]:
-    """The endpoints with messages among the oldest, those with the oldest message first."""
-    sent = _sent()
-    row = sent.c
+@dataclass(frozen=True, slots=True)
+class _Grouped:
+    """The oldest rows of a table in groups, those with the oldest row first; each group has the totals of all groups,
+    so that one statement reads the table once."""
+
+    groups: Sequence[Row]
+
+    @property
+    def read(self) -> int:
+        """The rows that were counted."""
+        return self.total("read")
+
+    def total(self, name: str) -> int:
+        """The sum of a column over all groups."""
+        return int(self.first(f"all_{name}") or 0)  # the sum of numbers may be a Decimal
+
+    def first(self, name: str) -> Any:
+        """What is the same in all groups; ``None`` = there is no group."""
+        return self.groups[0][name] if self.groups else None
+
+
+def _by_endpoint(tx: SqlTransaction, limit: int) -> _Grouped:
+    """Messages to send, by the beginning of their channel, which names the endpoint."""
+    row = _sent().c
     undone = or_(not_(row.acknowledged), and_(row.expects_response, not_(row.answered)))
-    oldest = func.min(row.created_at)
+    in_time = or_(row.not_before.is_(None), row.number.is_not(None))  # it does not wait for its time
     beginning = tx.dialect.beginning(row.channel, ENDPOINT_END).label("beginning")
-    rows = tx.read(
+    grouped = (
         select_any(
             beginning,
-            func.count().label("many"),
-            oldest.label("oldest"),
-            func.max(row.attempts).label("attempts"),
+            func.count().label("read"),
+            _sum(undone).label("many"),
+            func.min(case((undone, row.created_at))).label("oldest"),
+            func.max(case((undone, row.attempts))).label("attempts"),
+            _sum(is_unsent(row)).label("unsent"),
+            _sum(is_unacknowledged(row)).label("unacknowledged"),
+            _sum(is_unanswered(row)).label("unanswered"),
+            func.min(case((and_(not_(row.acknowledged), in_time), row.created_at))).label("oldest_unacknowledged"),
         )
-        .where(undone)
         .group_by(beginning)
-        .order_by(oldest)
-        .limit(limit)
+        .subquery("by_endpoint")
     )
-    (read,) = tx.read(select(func.count().label("read")).select_from(sent))
-    more = read["read"] > MOST_ROWS
+    each = grouped.c
+    summed = (each.read, each.unsent, each.unacknowledged, each.unanswered)
+    totals = [func.sum(column).over().label(f"all_{column.name}") for column in summed]
+    totals.append(func.min(each.oldest_unacknowledged).over().label("all_oldest_unacknowledged"))
+    query = select(grouped, *totals).order_by(case((each.many > 0, 0), else_=1), each.oldest).limit(limit)
+    return _Grouped(tx.read(query))
+
+
+def _endpoints(sent: _Grouped) -> tuple[EndpointSeen, ...]:
+    """The endpoints with messages among the oldest, those with the oldest message first."""
     return tuple(
         EndpointSeen(
             endpoint=endpoint_in(row["beginning"]) or "(damaged)",
-            waiting=Count(int(row["many"]), more),
+            waiting=Count(int(row["many"]), sent.read > MOST_ROWS),
             oldest=row["oldest"],
             attempts=row["attempts"],
         )
-        for row in rows
+        for row in sent.groups
+        if row["many"]
     )
 
 
 def services(tx: SqlTransaction, limit: int) -> tuple[ServiceSeen, ...]:
     """The services with messages among the oldest, the paused ones, and those that a running node hosts."""
+    return _services(tx, _by_service(tx, limit))
+
+
+def _by_service(tx: SqlTransaction, limit: int) -> _Grouped:
+    """Received messages by service."""
     received = _received()
     name = func.coalesce(BUFFER.c.service, literal("")).label("name")
-    grouped = (
+    rows = (
         select(name, received.c.received_at)
         .join_from(received, BUFFER, BUFFER.c.sequence == received.c.sequence, isouter=True)
-        .subquery("by_service")
+        .subquery("received_rows")
     )
-    oldest = func.min(grouped.c.received_at)
-    many = func.count()
-    rows = tx.read(
-        select(grouped.c.name, many.label("many"), oldest.label("oldest"))
-        .group_by(grouped.c.name)
-        .order_by(oldest)
-        .limit(limit)
-    )
-    (read,) = tx.read(select(func.count().label("read")).select_from(received))
-    more = read["read"] > MOST_ROWS
+    oldest = func.min(rows.c.received_at).label("oldest")
+    grouped = select(rows.c.name, func.count().label("read"), oldest).group_by(rows.c.name).subquery("by_service")
+    each = grouped.c
+    totals = (func.sum(each.read).over().label("all_read"), func.min(each.oldest).over().label("all_oldest"))
+    return _Grouped(tx.read(select(grouped, *totals).order_by(each.oldest).limit(limit)))
+
+
+def _services(tx: SqlTransaction, received: _Grouped) -> tuple[ServiceSeen, ...]:
+    more = received.read > MOST_ROWS
     failed = select(func.coalesce(BUFFER.c.service, literal("")).label("name")).where(FAILING).limit(MOST_ROWS)
     failed_rows = failed.subquery("failed")
     failing = {
         row["name"]: row["many"]
         for row in tx.read(select(failed_rows.c.name, func.count().label("many")).group_by(failed_rows.c.name))
     }
-    found: dict[str, Row] = {row["name"]: row for row in rows}
+    found: dict[str, Row] = {row["name"]: row for row in received.groups}
     paused, hosted = paused_services(tx), hosting_nodes(tx)
     names = dict.fromkeys([*found, *sorted(failing), *sorted(paused), *sorted(hosted)])
     return tuple(
         ServiceSeen(
             name=name,
-            waiting=Count(found[name]["many"], more) if name in found else Count(0, more),
+            waiting=Count(found[name]["read"], more) if name in found else Count(0, more),
             failing=failing.get(name, 0),
             oldest=found[name]["oldest"] if name in found else None,
             paused_at=paused[name][0] if name in paused else None,
