@@ -12,7 +12,7 @@ from mercury.cli.output import Format
 from mercury.storage.opening import open_sql_store
 
 
-def test_what_the_console_has_loaded_is_not_searched_by_each_collection_of_garbage(
+def test_collections_of_garbage_leave_out_all_that_the_console_has_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url = f"sqlite:///{tmp_path / 'shop.db'}"
