@@ -133,4 +133,11 @@ OPERATIONS = (
         "False",
         "tests/unit/statemachine/test_rms_stories.py::test_an_acknowledgement_that_arrives_late_tells_nothing",
     ),
+    guard(
+        "acknowledged at delivery also in messages of the other direction",
+        "mercury.engine.source.pair_acknowledgements:of_pair",
+        "machine.accepted() if ends else acknowledged.ranges",
+        "machine.accepted()",
+        "tests/unit/engine/source/test_pair_acknowledgements.py::test_stored_messages_are_acknowledged_before_their_delivery_only_by_policy_or_at_the_end",
+    ),
 )

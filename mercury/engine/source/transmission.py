@@ -20,10 +20,10 @@ from mercury.engine.source.fetched import count_as_fetched, plan_fetches, settle
 from mercury.engine.source.in_window import rows_in_window
 from mercury.engine.source.last_error import note_last_error
 from mercury.engine.source.numbering import Numbering, replaced_before
+from mercury.engine.source.pair_acknowledgements import of_pair
 from mercury.engine.source.polling import plan_poll
 from mercury.statemachine import effects, events, flow_control
 from mercury.statemachine.effects import Certainty
-from mercury.statemachine.messages import SequenceAcknowledgement
 from mercury.statemachine.retransmission import is_due
 from mercury.statemachine.rms_counters import RmsWork
 from mercury.storage.api import Transaction
@@ -216,7 +216,7 @@ class KeyWork:
             new = self.context.ids.new()
             envelope = envelopes.batch(record, rows, new, self.now, request_ack, acknowledgements, timed=timed)
         else:
-            pair = self._pair_acknowledgement(tx, record) if envelopes.is_bare_last(row) else acknowledgements
+            pair = of_pair(self.context, tx, record) if envelopes.is_bare_last(row) else acknowledgements
             parts = parts_to_send(self.context.store, row.attachments)
             envelope = envelopes.message(record, row, self.now, request_ack, pair, parts, timed=timed)
         end, held = rows[-1].number if len(rows) > 1 else None, row.expects_response
@@ -299,13 +299,13 @@ class KeyWork:
         if work is RmsWork.CREATE:
             # The destination treats a successor as the end of the previous pair: acknowledge that pair's messages now.
             before = [each for each in earlier if record.follows and each.machine.identifier == record.follows]
-            last_word = self._pair_acknowledgement(tx, before[0]) if before else ()
+            last_word = of_pair(self.context, tx, before[0], ends=True) if before else ()
             responses = self.context.application.policy(None)
             taken = taken_batches(self.context.settings.limits, responses) if record.offered is not None else None
             created = envelopes.create_sequence(record, responses, last_word, taken)
             self._post(record, created, Purpose.CREATE, repeated=repeated)
             return
-        pair = self._pair_acknowledgement(tx, record)
+        pair = of_pair(self.context, tx, record, ends=work is RmsWork.TERMINATE)
         if work is RmsWork.REQUEST_ACK:
             ack_requested = envelopes.ack_requested_alone(record, self.context.ids.new(), pair)
             self._post(record, ack_requested, Purpose.ACK_REQUEST, repeated=repeated)
@@ -342,15 +342,6 @@ class KeyWork:
         if channel.pair not in self._requests:
             self._requests[channel.pair] = tx.rmd.read(channel.pair)
         return self._requests[channel.pair]
-
-    def _pair_acknowledgement(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
-        pair = record.offered if record.offer_accepted else record.channel.pair
-        found = tx.rmd.read(pair) if pair else None
-        if found is None or not found.machine.used:
-            return ()
-        ranges = found.machine.accepted()  # the last acknowledgement: everything that is stored, consumed or not
-        room = found.machine.buffer_remaining(ranges)
-        return (SequenceAcknowledgement(found.identifier, ranges, buffer_remaining=room),)
 
     def _acknowledgement_beside_replies(self, tx: Transaction, record: RmsRecord) -> envelopes.Acknowledgements:
         """The acknowledgements on replies outside any sequence: a CXF client refuses a reply without a header of
