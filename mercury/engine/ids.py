@@ -20,8 +20,11 @@ class Ids(Protocol):
 class RandomIds:
     """UUIDs of version 4, and the operating system's randomness."""
 
+    def __init__(self) -> None:
+        self._random = secrets.SystemRandom()
+
     def new(self) -> str:
         return f"urn:uuid:{uuid.uuid4()}"
 
     def chance(self) -> float:
-        return secrets.randbelow(1 << 53) / (1 << 53)
+        return self._random.random()

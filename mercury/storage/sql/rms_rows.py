@@ -5,16 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Select,
-    and_,
-    false,
-    not_,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Select, and_, false, not_, or_, select, update
 
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
@@ -66,6 +57,8 @@ class SqlRmsRows:
         self._consumed: dict[str, OutboundMessage] = {}
         #: Rows that got a number or were transmitted, by position; written together.
         self._numbered: dict[int, OutboundMessage] = {}
+        #: The same by the id of their sequence: a transaction has the rows of many, and looks at those of one.
+        self._of_sequence: dict[str | None, dict[int, OutboundMessage]] = {}
         #: Positions of those among them whose number is not written yet.
         self._new: set[int] = set()
         #: The keys of the rows that got a number.
@@ -174,8 +167,7 @@ class SqlRmsRows:
         """Whether only rows that this transaction has numbered need transmission: the counters of the locked sequence
         say so."""
         machine = record.machine
-        mine = (self._numbered[position] for position in self._new if position in self._numbered)
-        new = [_number(row) for row in mine if row.sequence_id == record.id]
+        new = [_number(row) for row in self._numbered_in(record) if row.position in self._new]
         if (
             machine.unanswered
             or not machine.last_number
@@ -188,7 +180,7 @@ class SqlRmsRows:
         self, record: RmsRecord, limit: int, most_bytes: int, many: int, taken: int
     ) -> list[OutboundMessage]:
         """The rows numbered by this transaction, which are not written yet. They have the highest numbers."""
-        new = sorted((row for row in self._numbered.values() if row.sequence_id == record.id), key=_number)
+        new = sorted(self._numbered_in(record), key=_number)
         rest = [row for row in new if not row.settled][: max(0, limit - many)]
         return [row.copy() for row in within(rest, _bytes_in_window, most_bytes, taken)]
 
@@ -199,7 +191,9 @@ class SqlRmsRows:
 
     def _keep(self, rows: Sequence[OutboundMessage]) -> None:
         """Remember rows that got a number or were transmitted, to write them together."""
-        self._numbered |= {row.position: row.copy() for row in rows}
+        for row in rows:
+            self._numbered[row.position] = own = row.copy()
+            self._of_sequence.setdefault(row.sequence_id, {})[row.position] = own
         self._reread(row.message_id for row in rows)
 
     def flush_rows(self) -> None:
@@ -307,8 +301,14 @@ class SqlRmsRows:
 
     def _forget_numbered(self) -> None:
         self._numbered.clear()
+        self._of_sequence.clear()
         self._new.clear()
         self._numbered_keys.clear()
+
+    def _numbered_in(self, record: RmsRecord) -> list[OutboundMessage]:
+        """The rows of a sequence among `_numbered`."""
+        rows = self._of_sequence.get(record.id, {}).items()
+        return [row for position, row in rows if self._numbered[position] is row]
 
     def forget_rows(self) -> None:
         """Drop cached rows: other transactions may have changed them."""
