@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import enum
+import math
 from typing import TypeVar
 
 from mercury import choices
@@ -45,6 +46,23 @@ def moment(visit: Visit, name: str, zone: datetime.tzinfo) -> float | None:
         except ValueError:
             continue
     raise BadRequest(f"{name}: {text!r} is not a time of the form 2026-11-24 13:30 (zone {zone}).")
+
+
+def seconds(visit: Visit, name: str) -> float | None:
+    """A time as a number of seconds since the epoch; ``None`` = the field is empty.
+
+    :raises BadRequest: it is none.
+    """
+    text = visit.text(name)
+    if not text:
+        return None
+    try:
+        found = float(text)
+    except ValueError:
+        found = math.nan
+    if not math.isfinite(found):
+        raise BadRequest(f"{name}: {text!r} is not a time in seconds.")
+    return found
 
 
 def number(visit: Visit, name: str) -> int:

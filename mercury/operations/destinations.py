@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mercury.engine.ids import Ids, RandomIds
 from mercury.engine.source.apply_effects import save_rms
 from mercury.engine.source.peer_store import doubtful
-from mercury.operations.acting import NotPossible, note
+from mercury.operations.acting import NotPossible, check, note
 from mercury.operations.restarting import InDoubt, restart
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
@@ -74,6 +74,7 @@ class DestinationActions:
         *,
         store: str | None = None,
         in_doubt: InDoubt = InDoubt.REFUSE,
+        expected: str | None = None,
         reason: str = "",
     ) -> NewDestination:
         """Say that a destination is a new one: it has another store from now on.
@@ -83,6 +84,7 @@ class DestinationActions:
 
         :param store: the id of the new store; ``None`` = the one that was refused.
         :param in_doubt: what becomes of messages that were sent to the store before and are not acknowledged.
+        :param expected: the other store that the operator has seen answer; ``None`` = no check.
         """
         if store is not None and store_id(store) is None:
             raise NotPossible(f"{store!r} is not the id of a store ('mercury db status' there prints it)")
@@ -90,6 +92,7 @@ class DestinationActions:
             known = tx.peer_stores.get(endpoint)
             if known is None:
                 raise NotPossible(f"no destination {endpoint} has stated a store")
+            check(f"the other store that answers for {endpoint}", expected, known.refused or "none")
             chosen = store or known.refused
             if chosen is None or store_id(chosen) is None:
                 raise NotPossible(f"no other store has stated its id for {endpoint}: name the new one by its id")

@@ -89,7 +89,8 @@ def problems(
         text = _counted(depth.dead_letters, "dead letter waits", "dead letters wait") + " for a decision"
         found.append(_problem(Severity.WARNING, text, Place.LETTERS, "mercury dlq list --count"))
     for line in stuck:
-        severity = Severity.NOTE if line.suspended_by is not None else Severity.WARNING
+        on_purpose = line.suspended_by is not None or line.paused
+        severity = Severity.NOTE if on_purpose else Severity.WARNING
         about = f"sequence {line.id} ({line.status.endpoint or 'responses'}): {line.why}"
         found.append(_problem(severity, about, Place.SEQUENCES, f"mercury sequences show {line.id}", line.id))
     order = (Severity.CRITICAL, Severity.WARNING, Severity.NOTE)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import contextlib
 import http.client
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from mercury.console import live
+from mercury.operations.operator import Operations
+from mercury.storage.audit import Actor, Via
+from mercury.storage.bulk import BulkAction
+from mercury.storage.letters import LetterFilter
 from mercury.storage.opening import open_sql_store
 from tests.acceptance.processes import eventually
 
-from .attack import text_of
+from .attack import ATTACK, text_of
 from .browsing import Browser, console_of, serving
-from .prepared import Prepared, prepare
+from .prepared import Prepared, copied, prepare, refuse_store
 
 PAGES = (
     *("", "sequences", "messages?direction=outbound", "messages?direction=inbound", "letters", "letter?id=letter-1"),
@@ -64,6 +69,39 @@ def test_a_text_in_an_address_is_no_html(browser: Browser) -> None:
             f"{page}?id=%22%3E%3Cscript%3E1%3C%2Fscript%3E&endpoint=%22%3E%3Cscript%3E1%3C%2Fscript%3E"
         )
         assert mark not in answer.text, page
+
+
+def test_names_of_operators_and_of_peers_are_no_html(attacked: Prepared, tmp_path: Path) -> None:
+    copy = copied(attacked, tmp_path)
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(copy.url)))
+        endpoint = refuse_store(store, "shelf-1")
+        with store.transaction() as tx:
+            tx.peer_stores.refuse(endpoint, f"s{ATTACK}", f"javascript:alert(1)//{ATTACK}", 3.0)
+        browser = Browser(stack.enter_context(serving(console_of(store, copy.clock).application())))
+        browser.log_in(name=f"Eve {ATTACK}")
+        (line,) = [
+            each for each in browser.get("sequences?side=source&key=shelf-1").links() if each.startswith("sequence?")
+        ]
+        refused = line.replace("sequence?", "sequence-destination?")
+        for page, action in ((f"sequence?id={copy.gap}", "sequence-suspend"), ("service?name=orders", "service-pause")):
+            browser.submit(browser.get(page), action, why=ATTACK)
+        operations = Operations(store, copy.clock)
+        which = LetterFilter(reason=ATTACK)
+        eve = Actor(f"Eve {ATTACK}", Via.CONSOLE)
+        bulk = operations.bulk_actions.begin(BulkAction.DISCARD, which, eve, reason=ATTACK)
+        operations.bulk_actions.advance(bulk.id)
+        for page in (
+            *("", line, refused, f"sequence?id={copy.gap}", "service?name=orders", "services", "sequences", "letters"),
+            *("audit", f"bulk?id={bulk.id}", f"audit?bulk={bulk.id}", "audit?action=pause"),
+        ):
+            answer = browser.get(page)
+            assert answer.status == 200, page
+            for mark in ("<script>", "<img src=x", "<svg/", '"onmouseover=', "\u202e"):
+                assert mark not in answer.text, (page, mark)
+            if not page.startswith("sequences"):
+                assert "&lt;script&gt;document.title" in answer.text, page
+            assert not [each for each in answer.links() if ":" in each.partition("?")[0]], page
 
 
 def test_streams_that_are_held_open_are_bounded(browser: Browser, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import func, select
 
 from mercury import Mercury, Settings
 from mercury.client.dead_letters import BATCH
@@ -17,13 +21,14 @@ from mercury.errors import TransientStorageError
 from mercury.operations.acting import NotPossible
 from mercury.operations.bulk_actions import BulkActions
 from mercury.operations.operator import Operations
-from mercury.storage.audit import Actor
+from mercury.storage.audit import Actor, AuditFilter
 from mercury.storage.bulk import SILENCE, Bulk, BulkAction, BulkState
 from mercury.storage.letters import EVERY_LETTER
 from mercury.storage.opening import open_sql_store
+from mercury.storage.sql.schema import RMS_MESSAGE
 from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
-from tests.acceptance.processes import eventually
+from tests.acceptance.processes import MERCURY, Running, eventually
 from tests.storage.test_dead_letters import add_letters, outbound
 
 from .browsing import READER, SETTINGS, Browser, console_of, serving
@@ -150,6 +155,84 @@ def test_an_action_whose_process_was_killed_is_not_said_to_run(
     assert "it has stopped, and can go on" in browser.get("letters").words
     browser.submit(page, "bulk-resume")
     eventually(lambda: operations.bulk_actions.newest()[0].state is BulkState.DONE, "it is done")
+
+
+def test_two_consoles_share_an_action_that_two_operators_let_go_on_and_one_cancel_ends_it_for_both(
+    store: SqlStore, browser: Browser, gate: Gate, operations: Operations, clock: FakeClock
+) -> None:
+    bulk = operations.bulk_actions.begin(BulkAction.DISCARD, EVERY_LETTER, ADA)
+    operations.bulk_actions.stop(bulk.id)
+    with contextlib.ExitStack() as stack:
+        second = console_of(store, clock, patience=0.0)
+        other = Browser(stack.enter_context(serving(second.application())))
+        stack.callback(second.close)
+        other.log_in(name="Grace")
+        pages = [each.get(f"bulk?id={bulk.id}") for each in (browser, other)]
+        for each, page in zip((browser, other), pages, strict=True):
+            assert "It goes on." in each.submit(page, "bulk-resume").words
+        gate.let(2)
+        eventually(
+            lambda: operations.bulk_actions.newest()[0].done == 2 * BATCH, "each makes a piece, or one makes two"
+        )
+        questions = [each.get(f"bulk-cancel?id={bulk.id}") for each in (browser, other)]
+        assert "Cancelled: 200 of" in other.submit(questions[1], "bulk-cancel").words
+        late = browser.submit(questions[0], "bulk-cancel")
+        assert late.status == 409
+        assert "this bulk action is cancelled" in late.words
+        assert browser.submit(pages[0], "bulk-resume").status == 409, "the form of before the end"
+        gate.let(100)
+        eventually(lambda: not second._bulks._threads, "the thread of the other console ends")
+    ended = operations.bulk_actions.newest()[0]
+    assert (ended.state, ended.done) == (BulkState.CANCELLED, 2 * BATCH)
+    assert len(operations.letters.page(EVERY_LETTER, limit=MANY).items) == MANY - 2 * BATCH
+    lines = operations.audit(AuditFilter(bulk=bulk.id), limit=MANY).items
+    assert len({each.target for each in lines}) == len(lines) == 2 * BATCH
+    by_hand = [(each.action, each.actor) for each in operations.audit(limit=9).items if each.action != "discard"]
+    assert by_hand == [("cancel", "Grace"), ("resume", "Grace"), ("resume", "Ada")]
+
+
+def test_after_kill_9_of_the_console_during_an_action_another_one_does_the_rest_once(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    url, many = f"sqlite:///{tmp_path / 'killed.db'}", 60 * BATCH
+    with contextlib.closing(open_sql_store(url)) as store:
+        add_letters(store, *(outbound(f"{number:05}", number=number + 1) for number in range(many)))
+        operations = Operations(store, clock)
+        with Running(MERCURY, "console", "--store", url, "--port", "0", "--output", "json", cwd=tmp_path) as process:
+            said = json.loads(process.says(r"\{.*\}"))
+            victim = Browser(f"{said['url']}/")
+            home = victim.get(said["login"])
+            form = victim.get("letters-redrive").form("letters-redrive") | home.form("logout")
+
+            def press() -> None:
+                with contextlib.suppress(OSError, http.client.HTTPException):  # its process is killed
+                    victim.post("letters-redrive", form)
+
+            pressed = threading.Thread(target=press)
+            pressed.start()
+            eventually(lambda: [each for each in operations.bulk_actions.newest() if each.done], "some are redriven")
+            process.signal(signal.SIGKILL)
+            pressed.join(20)
+        killed = operations.bulk_actions.newest()[0]
+        assert 0 < killed.done < many, "it was killed in between"
+        assert killed.state is BulkState.RUNNING, "nobody could say that it has stopped"
+        clock.now = killed.changed_at + SILENCE + 1
+        with (
+            contextlib.closing(console_of(store, clock, patience=60.0)) as console,
+            serving(console.application()) as at,
+        ):
+            browser = Browser(at)
+            browser.log_in()
+            page = browser.get(f"bulk?id={killed.id}")
+            assert f"It has stopped after {killed.done:,} of {many:,}: no process has worked on it since" in page.words
+            browser.submit(page, "bulk-resume")
+            eventually(lambda: operations.bulk_actions.newest()[0].state is BulkState.DONE, "the rest is done")
+        assert operations.bulk_actions.newest()[0].done == many
+        with store.transaction() as tx:
+            (row,) = tx.read(
+                select(func.count().label("rows"), func.count(RMS_MESSAGE.c.message_id.distinct()).label("ids"))
+            )
+        assert (row["rows"], row["ids"]) == (many, many), "each is sent once"
 
 
 def test_a_reader_sees_how_far_it_is_and_cannot_cancel(browser: Browser, operations: Operations) -> None:

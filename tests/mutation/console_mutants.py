@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 ACCESS, ATTACKS = "tests/console/test_access.py", "tests/console/test_attacks.py"
+FORMS = "tests/console/test_forms.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -53,5 +54,26 @@ CONSOLE = (
         "autoescape=True",
         "autoescape=False",
         f"{ATTACKS}::test_no_stored_text_is_part_of_a_page_s_html",
+    ),
+    guard(
+        "an answer means what was asked about",
+        "mercury.console.pages.letters:chosen",
+        'dead_before=fields.seconds(visit, "dead_before"),',
+        "",
+        f"{FORMS}::test_letters_that_die_after_the_question_are_not_in_its_answer_also_if_that_is_sent_again",
+    ),
+    guard(
+        "the store that was asked about",
+        "mercury.operations.destinations:DestinationActions.replace",
+        'check(f"the other store that answers for {endpoint}", expected, known.refused or "none")',
+        "pass",
+        f"{FORMS}::test_a_form_that_is_sent_again_does_nothing_more",
+    ),
+    guard(
+        "open pages get nothing older",
+        "mercury.console.readings:Readings.new",
+        "begun >= kept.begun",
+        "True",
+        "tests/console/test_readings.py::test_a_page_that_is_asked_for_is_read_anew_and_open_pages_get_nothing_older",
     ),
 )

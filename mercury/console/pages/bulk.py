@@ -12,6 +12,7 @@ from mercury.console.pages.facts import Fact, known
 from mercury.console.site import Site
 from mercury.console.visits import Done, NotFound, Question, Tone, View, Visit, link
 from mercury.operations.operator import Operations
+from mercury.operations.reasons import moment
 from mercury.storage.bulk import Bulk, BulkAction, BulkState
 
 #: What is being done, and what was done.
@@ -97,6 +98,7 @@ def facts(bulk: Bulk) -> list[Fact]:
             Fact("certainty", which.certainty.value if which.certainty is not None else None),
             Fact("correlation", which.correlation),
             Fact("MessageID", which.message_id),
+            Fact("dead before", moment(which.dead_before) if which.dead_before is not None else None),
             Fact("each letter", "in the audit", link("audit", bulk=bulk.id)),
         ]
     )

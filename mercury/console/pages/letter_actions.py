@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TypeAlias
 
@@ -101,11 +102,13 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
             else None
         )
         fields = choice(visit) | ({"letter": next(iter(which.ids))} if which.ids else {})
+        # What dies after the question was not seen by who answers it, also if the answer is sent once more later.
+        asked_at = {"dead_before": repr(math.nextafter(visit.now, math.inf))}
         return Question(
             title=title,
             lines=lines,
             action=visit.page,
-            fields=fields,
+            fields=fields | asked_at,
             button=button,
             back=link("letter", id=fields["letter"]) if "letter" in fields else link("letters", **choice(visit)),
             danger=not asks_twice,

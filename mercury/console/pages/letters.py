@@ -79,6 +79,7 @@ def chosen(visit: Visit) -> LetterFilter:
         message_id=visit.given("message_id"),
         correlation=visit.given("correlation"),
         reason=visit.given("reason"),
+        dead_before=fields.seconds(visit, "dead_before"),
     )
 
 

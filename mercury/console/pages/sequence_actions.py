@@ -99,6 +99,7 @@ def add_actions(site: Site, operations: Operations) -> None:
             actor_of(visit),
             store=visit.given("store"),
             in_doubt=wanted,
+            expected=visit.text("store"),
             reason=reason_of(visit),
         )
         doubt = sum(high - low + 1 for each in done.sequences for low, high in each.in_doubt)
