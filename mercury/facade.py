@@ -134,6 +134,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
             settings.http.status_token,
             self._member,
             self._staging,
+            lambda: self._runtime is not None and self._runtime.store_fails,
         )
         #: What this process counts and measures; ``None`` = the setting ``metrics.enabled`` is false.
         self.metrics = self._measured(settings)

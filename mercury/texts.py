@@ -55,6 +55,15 @@ def ahead(at: float, now: float) -> str:
     return "now" if at <= now else f"in {span(at - now)}"
 
 
+# --- addresses -------------------------------------------------------------------------------------------------------
+
+
+def shortened(text: str, most: int = 60) -> str:
+    """A text that is longer than ``most`` characters without its middle, for example
+    ``failover:(http://a:80/s…2:80/services/shop)``."""
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+
+
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 

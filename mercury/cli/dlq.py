@@ -24,6 +24,7 @@ from mercury.cli.letter_selection import (
 )
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, fail, notes, show, show_table
+from mercury.texts import shortened
 
 app = typer.Typer(help="Dead letters: messages of a store that could not be delivered.", no_args_is_help=True)
 
@@ -200,7 +201,7 @@ def _show_list(found: list[dict[str, Any]]) -> None:
             each["id"],
             _text("dead_at", each["dead_at"]),
             each["direction"],
-            each["endpoint"] or "(responses)",
+            shortened(each["endpoint"]) or "(responses)",
             each["key"],
             "" if each["number"] is None else str(each["number"]),
             each["certainty"],
@@ -217,7 +218,7 @@ def _show_counts(counts: list[dict[str, Any]]) -> None:
         (
             str(each["count"]),
             each["direction"],
-            each["endpoint"] or "(responses)",
+            shortened(each["endpoint"]) or "(responses)",
             each["key"],
             each["certainty"],
             each["reason"],

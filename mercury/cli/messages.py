@@ -13,7 +13,7 @@ from mercury.cli.acting import Acting, Call, Target, act, all_of_page, calling
 from mercury.cli.letter_selection import Side, seconds
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, UNUSABLE, console, fail, notes, show, show_table
-from mercury.texts import ago, ahead, moment
+from mercury.texts import ago, ahead, moment, shortened
 
 app = typer.Typer(
     help="Messages that wait in a store: sent and not acknowledged, or received and not handled.", no_args_is_help=True
@@ -216,7 +216,7 @@ def _show_list(found: list[dict[str, Any]]) -> None:
         (
             each["id"],
             ago(each["since"], now),
-            each["endpoint"] or "(responses)",
+            shortened(each["endpoint"]) or "(responses)",
             each["key"],
             "" if each["number"] is None else str(each["number"]),
             each["action"],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from typing import Any
 
 from mercury.cli.acting import Target, calling
 from mercury.cli.option_groups import grouped
@@ -14,19 +14,19 @@ from mercury.texts import span
 def nodes(target: Target) -> None:
     """List the processes on a store: host, version, services, and the number of sequences that each works on.
 
-    A process is listed from its start until its orderly stop. One that was killed is "silent" until its row is removed.
+    A process is listed from its start until its orderly stop. One that was killed is "silent" until its row is removed;
+    the sequences that it had claimed are free again when its claims expire (engine.lease).
     """
     with calling(target) as call:
         found = call("nodes.list")
-    now = time.time()
     rows = [
         (
             each["id"],
             each["host"],
             str(each["pid"]),
             each["version"],
-            span(now - each["started_at"]),
-            "runs" if each["alive"] else f"silent for {span(each['silence'])}",
+            span(each["up"]),
+            _state(each),
             ", ".join(each["services"]),
             str(each["claims"]),
             str(each["threads"]),
@@ -37,3 +37,12 @@ def nodes(target: Target) -> None:
     headings = ("node", "host", "pid", "version", "up", "state", "services", "sequences", "threads", "queue")
     nothing = "no process on this store says that it runs"
     show(target.output, found, lambda: show_table(headings, rows, nothing=nothing))
+
+
+def _state(node: dict[str, Any]) -> str:
+    silent = f"silent for {span(node['silence'])}"
+    if node["holds"] is not None:
+        return f"{silent}, its sequences are free again in {span(node['claimed_for'])}"
+    if node["replaced"]:
+        return f"{silent}, others host its services"
+    return "runs" if node["alive"] else silent

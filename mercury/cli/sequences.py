@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import enum
 import json
 import time
@@ -14,15 +13,28 @@ import typer
 from mercury.cli.acting import Acting, After, Call, Limit, Target, act, all_of_page, calling
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
-from mercury.texts import moment
+from mercury.cli.sequence_text import show_status, show_whole
+from mercury.cli.sequence_words import listed, state_in_words
+from mercury.texts import shortened
 
 app = typer.Typer(help="Sequences of a running process on this machine, or of a store.", no_args_is_help=True)
 
 T = TypeVar("T")
-At = Annotated[str, typer.Option("--at", metavar="URL", help="The process, as http://host:port.")]
-OfStore = Annotated[
-    str | None, typer.Option("--store", metavar="URL", help="Read this store instead; no process needs to run.")
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="URL",
+        help="Ask this process, http://host:port; without a configured store the default is http://127.0.0.1:8000.",
+    ),
 ]
+OfStore = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="URL", help="Read this store; default: the one that is configured (MERCURY_STORE)."
+    ),
+]
+#: Asked where neither an option nor the settings name a store.
 DEFAULT_AT = "http://127.0.0.1:8000"
 
 
@@ -39,7 +51,7 @@ SHORT = 12
 
 @app.command("list")
 def list_sequences(
-    at: At = DEFAULT_AT,
+    at: At = None,
     wide: Annotated[
         bool,
         typer.Option("--wide", "-w", help="Complete identifiers, and the states' names in docs/state-machines.md."),
@@ -67,7 +79,7 @@ def list_sequences(
     after: After = None,
     output: Output = Format.TEXT,
 ) -> None:
-    """List the sequences of a running process, or of a --store, on both sides: sources send, destinations receive.
+    """List the sequences of a store, or of a running process, on both sides: sources send, destinations receive.
 
     "numbers" are the message numbers that are acknowledged (source) or received (destination). "waiting" is the number
     of messages that are not acknowledged or not answered (source), or not handled yet (destination). Sequences that
@@ -83,6 +95,7 @@ def list_sequences(
         "stuck": stuck,
         "limit": limit,
     }
+    store, at = _where(store, at)
     seen = _seen_by_operator(store, at, lambda call: all_of_page(call, "sequences.list", after, **which))
     found, following = seen if seen is not None else (_ask(at), None)
     if seen is None and active:
@@ -97,19 +110,34 @@ def list_sequences(
 @app.command("show")
 def show_sequence(
     identifier: Annotated[str, typer.Argument(help="The identifier, or a part that no other one has.")],
-    at: At = DEFAULT_AT,
+    at: At = None,
     store: OfStore = None,
     output: Output = Format.TEXT,
 ) -> None:
     """Show all data of one sequence. Operators, who have a --store or the token of the process, also see what it waits
     for, the other direction, the process that works on it, and what has happened."""
+    store, at = _where(store, at)
     seen = _seen_by_operator(store, at, lambda call: (call("sequences.show", id=identifier),))
     if seen is None:
         one = _one(_ask(at), identifier, "sequence", f"at {at}")
-        show(output, one, lambda: show_table(("property", "value"), _properties(one), nothing=""))
+        show(output, one, lambda: show_status(one))
         return
     (whole,) = seen
-    show(output, whole, lambda: _show_whole(whole))
+    show(output, whole, lambda: show_whole(whole))
+
+
+def _where(store: str | None, at: str | None) -> tuple[str | None, str]:
+    """The store to read, or ``None`` and the process to ask: what the options name, or the configured store."""
+    from mercury.settings import explain
+    from mercury.storage.opening import MEMORY
+
+    if store is not None and at is not None:
+        fail(UNUSABLE, "--store and --at exclude each other: the process knows its store")
+    if store is None and at is None:
+        (setting,) = (each for each in explain() if each.path == "store")
+        if setting.origin != "default" and setting.value != MEMORY:
+            return str(setting.value), DEFAULT_AT
+    return store, at if at is not None else DEFAULT_AT
 
 
 def _seen_by_operator(store: str | None, at: str, see: Callable[[Call], T]) -> T | None:
@@ -227,8 +255,7 @@ def new_destination(
     with calling(acting) as call:
         done = call("destinations.replace", acts=True, endpoint=endpoint, store=identifier, in_doubt=choice)
     rows = [
-        (each["identifier"], each["key"], _listed(each["moved"]), _listed(each["in_doubt"]))
-        for each in done["sequences"]
+        (each["identifier"], each["key"], listed(each["moved"]), listed(each["in_doubt"])) for each in done["sequences"]
     ]
 
     def text() -> None:
@@ -250,13 +277,6 @@ def _choice(even_if_unknown: bool, park_unknown: bool) -> str:
     return "resend" if even_if_unknown else "park" if park_unknown else "refuse"
 
 
-def _listed(ranges: Any) -> str:
-    """Ranges of message numbers."""
-    from mercury.statemachine.ranges import as_text
-
-    return as_text(ranges) or "none"
-
-
 def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[str, Any], **given: Any) -> None:
     """Make an action, and print what is done with the sequence of the complete identifier."""
     act(
@@ -267,16 +287,6 @@ def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[st
         shown=shown,
         **given,
     )
-
-
-def _show_whole(whole: dict[str, Any]) -> None:
-    value = dict(whole)
-    timeline = value.pop("timeline")
-    value["gaps"] = _listed(whole["gaps"])
-    show_table(("property", "value"), _properties(value), nothing="")
-    console().print()
-    rows = [("" if each["at"] is None else moment(each["at"]), each["what"], each["by"] or "") for each in timeline]
-    show_table(("at", "what", "by"), rows, nothing="")
 
 
 def _one(every: list[dict[str, Any]], identifier: str, what: str, where: str) -> dict[str, Any]:
@@ -293,20 +303,6 @@ def _one(every: list[dict[str, Any]], identifier: str, what: str, where: str) ->
 def _is_active(status: dict[str, Any]) -> bool:
     over = status["state"].startswith("ENDED") or bool(status["failure"]) or status["state"] == "FAILED"
     return not over or bool(status["waiting"])
-
-
-def state_in_words(status: dict[str, Any]) -> str:
-    """A state in words, with the number of messages that wait although the state alone does not show it."""
-    from mercury.statemachine.words import BY_NAME
-
-    words: str = BY_NAME.get(status["state"].partition(" ")[0], status["state"])
-    waiting = status["waiting"]
-    if not waiting:
-        return words
-    if status["side"] == "destination":
-        return f"{words}, {waiting} not handled yet"
-    # IDLE counts numbered messages only: others wait for a number, or are acknowledged and not answered.
-    return f"open, {waiting} not sent or not answered yet" if words == BY_NAME["IDLE"] else words
 
 
 def _ask(at: str) -> list[dict[str, Any]]:
@@ -354,26 +350,15 @@ def _reason(body: bytes) -> str:
         return "it gives no reason"
 
 
-def _properties(status: dict[str, Any]) -> list[tuple[str, str]]:
-    shown = dict(status, ranges=_ranges(status))
-    for name in ("created_at", "last_heard"):
-        shown[name] = datetime.datetime.fromtimestamp(status[name], datetime.UTC).isoformat(" ", "seconds")
-    return [(name.replace("_", " "), str(value)) for name, value in shown.items()]
-
-
-def _ranges(status: dict[str, Any]) -> str:
-    return _listed(status["ranges"])
-
-
 def _row(status: dict[str, Any], wide: bool) -> tuple[str, ...]:
     heard = f"{max(0, time.time() - status['last_heard']):.0f} s ago"
     return (
         status["side"],
         (status["identifier"] if wide else status["identifier"][-SHORT:]) or "(not yet)",
-        status["endpoint"] or "(responses)",
+        (status["endpoint"] if wide else shortened(status["endpoint"])) or "(responses)",
         "(responses)" if status["key"].startswith("response/") and not wide else status["key"],
         status["state"] if wide else state_in_words(status),
-        _ranges(status),
+        listed(status["ranges"]),
         str(status["waiting"]),
         heard,
         status["failure"] or status["last_error"],

@@ -11,11 +11,14 @@ import typer
 from mercury.cli.config import ConfigFile
 from mercury.cli.output import FAILED, Format, Output, console, show, show_table
 from mercury.cli.stores import StoreUrl
-from mercury.texts import span
+from mercury.texts import shortened, span
 
 if TYPE_CHECKING:
     from mercury.storage.claims import Claim
     from mercury.storage.waiting import StoreStatus
+
+#: What waits after it was received: in a store, and in a stage (setting `stage.store`).
+RECEIVED, STAGED = "received, not handled", "in the stage, not yet moved"
 
 
 def status(
@@ -32,7 +35,6 @@ def status(
     waits longer than the settings watch.unacknowledged, watch.unhandled or watch.in_doubt allow, or what `mercury check
     store` calls critical. Warnings are printed, and do not change the exit code.
     """
-    from mercury.engine.lateness import Ages, lateness
     from mercury.operations.operator import Operations
     from mercury.operations.overview import Severity
     from mercury.settings import load
@@ -40,7 +42,8 @@ def status(
     from mercury.storage.sql.overview import StoreOverview
 
     settings = load(config)
-    opened = open_used_store(settings.store if store is None else store)
+    url = settings.store if store is None else store
+    opened = open_used_store(url)
     try:
         with opened.transaction() as tx:
             found = StoreOverview(tx).status(limit)
@@ -49,16 +52,14 @@ def status(
     finally:
         opened.close()
     now = time.time()
-    ages = Ages(found.oldest_unacknowledged, found.oldest_unhandled, found.oldest_in_doubt)
-    late = lateness(ages, settings.watch, now)
-    # What is critical and not among the ages.
-    late += [each.text for each in problems if each.severity is Severity.CRITICAL and each.text not in late]
+    late = [each.text for each in problems if each.severity is Severity.CRITICAL]
     state = "degraded" if late else "ok"
     warnings = [each.text for each in problems if each.severity is Severity.WARNING]
     value = {"status": state, "degraded": late, "warnings": warnings} | dataclasses.asdict(found)
     if member is not None:
         value["active_member"] = {"epoch": member[0].epoch, "lease_until": member[1]}
-    show(output, value, lambda: _show(found, state, late, warnings, now, _active(member, now)))
+    about = RECEIVED if settings.stage.store != url else STAGED
+    show(output, value, lambda: _show(found, about, state, late, warnings, now, _active(member, now)))
     if late:
         raise typer.Exit(FAILED)
 
@@ -73,14 +74,21 @@ def _active(member: tuple[Claim, float] | None, now: float) -> list[tuple[str, s
 
 
 def _show(
-    found: StoreStatus, state: str, late: list[str], warnings: list[str], now: float, members: list[tuple[str, str]]
+    found: StoreStatus,
+    received: str,
+    state: str,
+    late: list[str],
+    warnings: list[str],
+    now: float,
+    members: list[tuple[str, str]],
 ) -> None:
+    """:param received: what the messages are that were received and wait."""
     rows = [
         ("status", state),
         *members,
         ("not acknowledged", _many(found.unacknowledged, found.oldest_unacknowledged, now)),
         ("acknowledged, not answered", str(found.unanswered)),
-        ("received, not handled", _many(found.unhandled, found.oldest_unhandled, now)),
+        (received, _many(found.unhandled, found.oldest_unhandled, now)),
         ("dead letters", _letters(found)),
         ("decided, not finished everywhere", _many(found.in_doubt, found.oldest_in_doubt, now)),
     ]
@@ -95,15 +103,18 @@ def _show(
         show_table(headings, [_outbound(each, now) for each in found.outbound], nothing="")
     if found.inbound:
         console().print()
-        services = ("service", "not handled", "sequences", "of these failing", "oldest")
+        services = ("service", received.rpartition(", ")[2], "sequences", "of these failing", "oldest")
         show_table(services, [_inbound(each, now) for each in found.inbound], nothing="")
 
 
 def _letters(found: StoreStatus) -> str:
     if not found.letter_bytes:
         return str(found.dead_letters)
-    size = max(1, found.letter_bytes // 1024**2)
-    return f"{found.dead_letters}; those that peers caused use {size} MiB of their limits; see mercury dlq list"
+    size = f"{found.letter_bytes // 1024**2} MiB" if found.letter_bytes >= 1024**2 else "less than 1 MiB"
+    return (
+        f"{found.dead_letters}; those that peers have caused use {size} of the room for their messages "
+        "(engine.max_backlog_bytes) until they are discarded: mercury dlq list"
+    )
 
 
 def _many(count: int, oldest: float | None, now: float) -> str:
@@ -112,7 +123,14 @@ def _many(count: int, oldest: float | None, now: float) -> str:
 
 def _outbound(each: Any, now: float) -> tuple[str, ...]:
     oldest = "" if each.oldest is None else span(now - each.oldest)
-    return each.endpoint, each.key, str(each.unacknowledged), str(each.unanswered), oldest, str(each.attempts)
+    return (
+        shortened(each.endpoint),
+        each.key,
+        str(each.unacknowledged),
+        str(each.unanswered),
+        oldest,
+        str(each.attempts),
+    )
 
 
 def _inbound(each: Any, now: float) -> tuple[str, ...]:

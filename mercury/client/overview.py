@@ -29,6 +29,9 @@ MOUNTED = (
     "In a FastAPI application: FastAPI(lifespan=mercury.lifespan), or `async with mercury.lifespan(app): yield` in its "
     "own lifespan. An application that is mounted into another one gets no lifespan: the outer one needs it"
 )
+#: Why work waits, in ``/readyz``.
+NO_ANSWER = "the store does not answer"
+STORE_FAILS = "the store fails, locked or away: work waits until it answers (the log has its error)"
 #: A limit above any real number of keys that fits an integer of the database.
 ALL = 2**31 - 1
 #: The log line for a message that arrives while the engine does not run.
@@ -55,6 +58,7 @@ class Watch:
     :param status_token: the token that HTTP requests for the status must carry.
     :param stage: what takes the messages to services in front of the store; ``None`` = nothing does.
     :param member: the process as a member of its store; ``None`` = every process on the store serves.
+    :param store_fails: whether work of this process on the store has failed lately.
     """
 
     def __init__(
@@ -68,9 +72,11 @@ class Watch:
         status_token: str | None,
         member: Callable[[], MemberStatus | None] = lambda: None,
         stage: Stage | None = None,
+        store_fails: Callable[[], bool] = lambda: False,
     ) -> None:
         self._store = store
         self._stage = stage
+        self._store_fails = store_fails
         self._clock = clock
         self._running = running
         self._ended_threads = ended_threads
@@ -101,14 +107,16 @@ class Watch:
         return self._ended_threads()
 
     def lateness(self) -> list[str]:
-        """Texts about work that waits longer than the settings ``watch`` allow; empty = none."""
-        return late(self._store, self.in_doubt(), self._settings, self._clock())
+        """Texts about work that waits: because the store fails, or longer than the settings ``watch`` allow; empty =
+        none."""
+        found = late(self._store, self.in_doubt(), self._settings, self._clock())
+        return [STORE_FAILS, *found] if self._store_fails() and NO_ANSWER not in found else found
 
     def metrics(self) -> dict[str, float]:
         """Figures for operators: `InDoubt.metrics` with ``resources``, the messages in the stage with a stage."""
         left = self.in_doubt()
         figures = left.metrics(self._clock()) if left is not None else {}
-        return figures if self._stage is None else {**figures, "staged": float(self._stage.room.waiting)}
+        return figures if self._stage is None else {**figures, "staged": self._stage.room.waiting}
 
     def sequences(self) -> list[SequenceStatus]:
         """All sequences in the store, source and destination, tombstones included."""
@@ -134,7 +142,7 @@ def late(store: StorageManager, in_doubt: InDoubt | None, settings: WatchSetting
             found = Ages(tx.rms.oldest_unacknowledged(), tx.invoker.oldest(), doubtful)
     except StorageError as error:
         log.info("the waiting messages cannot be read: %s", error)  # the error text is not for HTTP clients
-        return ["the store does not answer"]
+        return [NO_ANSWER]
     return lateness(found, settings, now)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mercury.errors import ConfigurationError
+from mercury.choices import chosen
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATS = ("text", "json")
@@ -23,6 +23,6 @@ class LogSettings:
     format: str = "text"
 
     def __post_init__(self) -> None:
-        for name, value, known in (("level", self.level.upper(), LEVELS), ("format", self.format, FORMATS)):
-            if value not in known:
-                raise ConfigurationError(f"{name}: {getattr(self, name)!r} is not one of {', '.join(known)}")
+        upper = self.level.upper()
+        chosen(dict.fromkeys(LEVELS), upper if upper in LEVELS else self.level, "level")
+        chosen(dict.fromkeys(FORMATS), self.format, "format")

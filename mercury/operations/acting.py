@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from mercury.client.waiting import NotPossible
 from mercury.storage.audit import Actor, AuditEntry, TargetKind
-from mercury.storage.sql import steering
-from mercury.storage.sql.transaction import SqlTransaction
 
-__all__ = ["Changed", "NotPossible", "check", "entry_of", "note"]
+__all__ = ["Changed", "NotPossible", "check", "entry_of"]
 
 
 class Changed(NotPossible):
@@ -57,18 +55,3 @@ def entry_of(
         note=reason,
         bulk=bulk,
     )
-
-
-def note(
-    tx: SqlTransaction,
-    clock: Callable[[], float],
-    actor: Actor,
-    action: str,
-    kind: TargetKind,
-    target: str,
-    before: Mapping[str, object] | None = None,
-    after: Mapping[str, object] | None = None,
-    reason: str = "",
-) -> None:
-    """Add an action to the audit, in the transaction that makes its change; parameters as for `entry_of`."""
-    steering.note(tx, entry_of(clock(), actor, action, kind, target, before, after, reason))

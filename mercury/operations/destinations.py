@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mercury.engine.ids import Ids, RandomIds
 from mercury.engine.source.apply_effects import save_rms
 from mercury.engine.source.peer_store import doubtful
-from mercury.operations.acting import NotPossible, check, note
+from mercury.operations.acting import NotPossible, check, entry_of
 from mercury.operations.restarting import InDoubt, restart
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
@@ -16,6 +16,7 @@ from mercury.storage.api import Topic
 from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.peer_stores import PeerStore
 from mercury.storage.records import RmsRecord
+from mercury.storage.sql import steering
 from mercury.storage.sql.peer_stores import at_other_stores
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
@@ -101,7 +102,9 @@ class DestinationActions:
                 _refuse_doubt(left)
             tx.peer_stores.replace(endpoint, chosen, self._clock())
             before, after = {"store": known.store}, {"store": chosen, "in_doubt_messages": in_doubt.value}
-            note(tx, self._clock, actor, "replace", TargetKind.DESTINATION, endpoint, before, after, reason)
+            steering.note(
+                tx, entry_of(self._clock(), actor, "replace", TargetKind.DESTINATION, endpoint, before, after, reason)
+            )
         done = [self._give_up(each, chosen, in_doubt, actor, reason) for each in left]
         return NewDestination(
             endpoint=endpoint,
@@ -139,7 +142,9 @@ class DestinationActions:
             name = record.machine.identifier or record.id
             after = {"moved": done.moved, "in_doubt": done.doubtful, "in_doubt_messages": choice.value, "store": store}
             before = {"store": record.store}
-            note(tx, self._clock, actor, "replace", TargetKind.SEQUENCE, name, before, after, reason)
+            steering.note(
+                tx, entry_of(self._clock(), actor, "replace", TargetKind.SEQUENCE, name, before, after, reason)
+            )
         return Left(identifier=name, key=key.name, moved=done.moved, in_doubt=done.doubtful)
 
 

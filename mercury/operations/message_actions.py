@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from mercury.client.waiting import WaitingMessages
 from mercury.engine.ids import Ids
-from mercury.operations.acting import note
+from mercury.operations.acting import entry_of
 from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.letters import Direction
+from mercury.storage.sql import steering
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 
@@ -34,6 +35,6 @@ class MessageActions:
 
     def _waiting(self, actor: Actor, reason: str) -> WaitingMessages:
         def told(tx: SqlTransaction, action: str, message: str) -> None:
-            note(tx, self._clock, actor, action, TargetKind.MESSAGE, message, reason=reason)
+            steering.note(tx, entry_of(self._clock(), actor, action, TargetKind.MESSAGE, message, reason=reason))
 
         return WaitingMessages(self._store, self._clock, self._ids, told)

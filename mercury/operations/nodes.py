@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mercury.storage.nodes import Node
 from mercury.storage.sql.reads import operators
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.texts import counted, span
 
-#: Seconds of silence after which a node counts as gone: several of the periods in which it says that it runs.
+#: Seconds of silence after which a node may be gone: more than the period in which it says that it runs (15 s).
+LATE_AFTER = 20.0
+#: Seconds of silence after which a node counts as gone: several of these periods.
 SILENT_AFTER = 60.0
 
 
@@ -23,11 +26,36 @@ class NodeLine:
     silence: float
     #: How many sequences it works on: claims that have not expired.
     claims: int
+    #: Seconds until the last of these claims expires; 0 = it has none.
+    claimed_for: float = 0.0
+    #: It is not `alive`, has no claim any more, and a node that is alive hosts the same services.
+    replaced: bool = False
 
     @property
     def alive(self) -> bool:
         """Whether it was seen lately."""
         return self.silence <= SILENT_AFTER
+
+    @property
+    def late(self) -> bool:
+        """Whether it should have said meanwhile that it runs."""
+        return self.silence > LATE_AFTER
+
+    @property
+    def up(self) -> float:
+        """How long it has run, in seconds: until now, or until it was last seen."""
+        return max(0.0, self.node.seen_at - self.node.started_at) + (self.silence if self.alive else 0.0)
+
+    @property
+    def holds(self) -> str | None:
+        """What waits because this node is silent, in words; ``None`` = it is not, or it holds nothing."""
+        if not (self.late and self.claims):
+            return None
+        held = counted(self.claims, "sequence is", "sequences are")
+        return (
+            f"{held} claimed by a process that has not been heard for {span(self.silence)}; free again in "
+            f"{span(self.claimed_for)}"
+        )
 
 
 class Nodes:
@@ -52,7 +80,17 @@ class Nodes:
 def node_lines(tx: SqlTransaction, now: float) -> tuple[NodeLine, ...]:
     """The nodes with their claims."""
     claims = operators.claims_by_owner(tx, now)
-    return tuple(
-        NodeLine(node=each, silence=max(0.0, now - each.seen_at), claims=claims.get(each.id, 0))
-        for each in operators.nodes(tx)
-    )
+    lines = []
+    for each in operators.nodes(tx):
+        held, until = claims.get(each.id, (0, now))
+        silence = max(0.0, now - each.seen_at)
+        lines.append(NodeLine(node=each, silence=silence, claims=held, claimed_for=max(0.0, until - now)))
+    serving = [each for each in lines if each.alive]
+    return tuple(replace(each, replaced=_is_replaced(each, serving)) for each in lines)
+
+
+def _is_replaced(gone: NodeLine, serving: list[NodeLine]) -> bool:
+    """Whether others do what a node did, and nothing waits for it any more."""
+    if gone.alive or gone.claims:
+        return False
+    return any(set(gone.node.services) <= set(each.node.services) for each in serving)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from mercury.engine.ids import Ids
 from mercury.engine.lateness import WatchSettings
-from mercury.operations.acting import note
+from mercury.operations.acting import entry_of
 from mercury.operations.bulk_actions import BulkActions
 from mercury.operations.destinations import DestinationActions
 from mercury.operations.letter_actions import LetterActions
@@ -23,6 +23,7 @@ from mercury.operations.traffic import TrafficReads
 from mercury.operations.transactions import InDoubt
 from mercury.storage.audit import Actor, AuditEntry, AuditFilter, TargetKind
 from mercury.storage.searching import Page, SequenceFilter
+from mercury.storage.sql import steering
 from mercury.storage.sql.reads import depth, operators
 from mercury.storage.sql.store import SqlStore
 
@@ -97,7 +98,7 @@ class Operations:
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:
-            note(tx, self._clock, actor, action, kind, target, reason=reason)
+            steering.note(tx, entry_of(self._clock(), actor, action, kind, target, reason=reason))
 
     def audit(self, which: AuditFilter | None = None, after: str | None = None, limit: int = 50) -> Page[AuditEntry]:
         """What was done by hand, the newest first.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mercury.client.inbound_ends import request_end
 from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import SequenceError
-from mercury.operations.acting import NotPossible, check, note
+from mercury.operations.acting import NotPossible, check, entry_of
 from mercury.operations.restarting import InDoubt, Restarted, restart
 from mercury.operations.sequences import SequenceLine, destination_line, source_line
 from mercury.statemachine.events import DestinationEnd
@@ -174,7 +174,9 @@ class SequenceActions:
         after: Mapping[str, object] | None = None,
         reason: str = "",
     ) -> None:
-        note(tx, self._clock, actor, action, TargetKind.SEQUENCE, found.line.id, before, after, reason)
+        steering.note(
+            tx, entry_of(self._clock(), actor, action, TargetKind.SEQUENCE, found.line.id, before, after, reason)
+        )
 
 
 class ServiceActions:
@@ -197,7 +199,12 @@ class ServiceActions:
             if not steering.pause_service(tx, service, now, actor.name):
                 raise NotPossible(f"the service {service} is paused already")
             after = {"paused_by": actor.name}
-            note(tx, self._clock, actor, "pause", TargetKind.SERVICE, service, {"paused_by": None}, after, reason)
+            steering.note(
+                tx,
+                entry_of(
+                    self._clock(), actor, "pause", TargetKind.SERVICE, service, {"paused_by": None}, after, reason
+                ),
+            )
 
     def resume(self, service: str, actor: Actor, *, reason: str = "") -> None:
         """End the pause of a service."""
@@ -207,4 +214,9 @@ class ServiceActions:
                 raise NotPossible(f"the service {service} is not paused")
             tx.topics.add(Topic.INVOKER)
             before = {"paused_by": paused[1], "paused_at": paused[0]}
-            note(tx, self._clock, actor, "resume", TargetKind.SERVICE, service, before, {"paused_by": None}, reason)
+            steering.note(
+                tx,
+                entry_of(
+                    self._clock(), actor, "resume", TargetKind.SERVICE, service, before, {"paused_by": None}, reason
+                ),
+            )

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mercury.errors import MercuryError
-from mercury.operations.acting import note
+from mercury.operations.acting import entry_of
 from mercury.storage.audit import Actor, TargetKind
+from mercury.storage.sql import steering
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Verdict
@@ -73,7 +74,7 @@ def resolve(
     def told(action: str, after: dict[str, object]) -> None:
         assert isinstance(store, SqlStore)
         with store.transaction() as tx:
-            note(tx, clock, actor, action, TargetKind.TRANSACTION, str(gtrid), None, after, reason)
+            steering.note(tx, entry_of(clock(), actor, action, TargetKind.TRANSACTION, str(gtrid), None, after, reason))
 
     told("resolve", {"verdict": verdict.value, "force": force})
     try:

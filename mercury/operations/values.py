@@ -40,6 +40,8 @@ def whole_sequence(whole: WholeSequence) -> dict[str, Any]:
         "host": whole.node.host if whole.node is not None else None,
         "pid": whole.node.pid if whole.node is not None else None,
         "epoch": holder.epoch if holder is not None else None,
+        "claimed_until": holder.until if holder is not None and holder.suspended_by is None else None,
+        "worker_seen_at": whole.node.seen_at if whole.node is not None else None,
         "store_of_destination": getattr(whole.record, "store", None),
         "refused_store": peer.refused if peer is not None else None,
         "refused_address": peer.refused_address if peer is not None else None,
@@ -96,7 +98,16 @@ def service(seen: ServiceSeen) -> dict[str, Any]:
 
 def node(line: NodeLine) -> dict[str, Any]:
     """A process on the store."""
-    return dataclasses.asdict(line.node) | {"alive": line.alive, "silence": line.silence, "claims": line.claims}
+    return dataclasses.asdict(line.node) | {
+        "alive": line.alive,
+        "late": line.late,
+        "silence": line.silence,
+        "up": line.up,
+        "claims": line.claims,
+        "claimed_for": line.claimed_for,
+        "holds": line.holds,
+        "replaced": line.replaced,
+    }
 
 
 def audit_entry(entry: AuditEntry) -> dict[str, Any]:

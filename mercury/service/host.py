@@ -58,7 +58,8 @@ class StatusSource(Protocol):
         """The names of threads that have ended although they should run; does not block."""
 
     def lateness(self) -> list[str]:
-        """A sentence for each thing that waits longer than the settings ``watch`` allow; empty = none does."""
+        """A sentence for each reason why work waits: the store fails, or something waits longer than the settings
+        ``watch`` allow; empty = none does."""
 
     def metrics(self) -> dict[str, float]:
         """Figures for monitoring. None of them makes the process not ready."""

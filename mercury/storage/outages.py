@@ -34,6 +34,12 @@ class Outages:
         self._failed_at: float | None = None
         self._refused: tuple[str, str] | None = None
 
+    @property
+    def failing(self) -> bool:
+        """Whether work on the store has failed lately, and waits."""
+        with self._mutex:
+            return self._failed_at is not None and self._monotonic() - self._failed_at < REPEAT_INTERVAL
+
     def failed(self, error: StorageError, what: str) -> None:
         """Report that the store failed. Only the first failure of an outage is logged.
 

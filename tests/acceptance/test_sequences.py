@@ -87,9 +87,10 @@ def test_one_is_shown_by_a_part_of_its_identifier(used: Serving) -> None:
     part = str(sequence["identifier"])[-12:]
     ended = mercury("sequences", "show", part, "--at", used.url)
     assert (ended.code, ended.err) == (0, "")
-    shown = dict(line.split("  ", 1) for line in ended.out.splitlines())
+    shown = dict(line.split("  ", 1) for line in ended.out.splitlines() if line)
     assert shown["identifier"].strip() == sequence["identifier"]
-    assert shown["ranges"].strip() == "1-3"
+    assert shown["received"].strip() == "1-3; the highest is 3"
+    assert shown["waiting"].strip() == "nothing"
     assert shown["protocol"].strip() == "SOAP 1.2, WS-Addressing 1.0, WS-RM 1.1"
     value = mercury("sequences", "show", part, "--at", used.url, "-o", "json").value
     assert value == {**sequence, "last_heard": value["last_heard"]}

@@ -12,6 +12,7 @@ from mercury.engine.addresses import AddressPolicy
 from mercury.engine.settings import EngineSettings
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.retransmission import RetransmissionPolicy
+from mercury.storage.api import StorageManager
 
 LOCAL = AddressPolicy(("http://127.0.0.1:*",))
 #: Nothing is given up; what is lost is repeated soon.
@@ -70,7 +71,9 @@ class Shop:
         context.transaction.after_commit(lambda: self.handled.append((order.id, context.message_id or "")))
 
     @contextmanager
-    def open(self, store: str = "memory:", port: int = 0, **more: Any) -> Iterator[tuple[Mercury, str]]:
+    def open(
+        self, store: str | StorageManager = "memory:", port: int = 0, **more: Any
+    ) -> Iterator[tuple[Mercury, str]]:
         """Serve; gives the Mercury and the service's URL."""
         mercury = Mercury(store, settings=settings(**more))
         try:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -14,14 +16,16 @@ from mercury.engine.members import Members, read_members
 from mercury.engine.runtime.node import INTERVAL, MEMBER_SILENT, NodeWorker
 from mercury.engine.traffic import TrafficCounter
 from mercury.errors import StorageError
-from mercury.operations.nodes import SILENT_AFTER
+from mercury.operations.nodes import LATE_AFTER, SILENT_AFTER
 from mercury.operations.operator import Operations
 from mercury.operations.overview import Severity
 from mercury.storage.nodes import PERIOD, Node, Traffic
 from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import SequenceFilter
+from mercury.storage.sql.store import SqlStore
 from tests.acceptance.processes import PATIENCE, eventually
 
+from .conftest import Command
 from .shop import Order, Shop, settings
 
 NOW = 1_750_000_000.0
@@ -90,6 +94,56 @@ def test_a_process_that_was_killed_is_a_problem_until_its_row_is_removed(sql_url
         assert len(later.nodes.all()) == 1
         store.sweep(kept_before=0.0, idle_before=NOW + 2, limit=10)
         assert later.nodes.all() == ()
+    finally:
+        store.close()
+
+
+def killed_with_a_claim(sql_url: str) -> SqlStore:
+    """A store on which process 1 was killed, seven seconds before its claim expires."""
+    store = open_sql_store(sql_url)
+    now = time.time()
+    assert store.claim("rmd a", NODE.id, now, 7.0) is not None
+    store.note_node(replace(NODE, started_at=now - 100.0, seen_at=now - LATE_AFTER - 5))
+    return store
+
+
+def test_messages_that_a_killed_process_has_claimed_are_said_to_wait_until_its_claim_ends(
+    sql_url: str, command: Command
+) -> None:
+    store = killed_with_a_claim(sql_url)
+    store.close()
+    words = r"h:1: 1 sequence is claimed by a process that has not been heard for 2\d s; free again in \d s"
+    check = command("check", "node", "--store", sql_url)
+    assert check.code == 1
+    assert re.search(words, check.out)
+    assert re.search(f"warning: node {words}", command("status", "--store", sql_url).out)
+    listed = command("nodes", "--store", sql_url).out
+    assert re.search(r"silent for 2\d s, its sequences are free again in \d s", listed)
+
+
+def test_a_killed_process_is_no_warning_any_more_when_its_claims_are_over_and_another_one_serves(
+    sql_url: str, command: Command
+) -> None:
+    store = open_sql_store(sql_url)
+    try:
+        now = time.time()
+        gone = replace(NODE, started_at=now - 500.0, seen_at=now - 200.0)
+        store.note_node(gone)
+        store.note_node(replace(NODE, id="other", pid=2, seen_at=now, services=("stock",)))
+        assert command("check", "node", "--store", sql_url).code == 1, "the other one does not host its service"
+        store.note_node(replace(NODE, id="next", pid=3, seen_at=now, services=("shop", "stock")))
+        check = command("check", "node", "--store", sql_url)
+        assert (check.code, check.out) == (
+            0,
+            "OK - 2 processes run, 0 are silent, 1 was killed and is replaced | nodes=2\n",
+        )
+        (problem,) = Operations(store).overview().problems
+        assert problem.severity is Severity.NOTE
+        assert problem.text.endswith("; others host its services")
+        (line,) = (each for each in Operations(store).nodes.all() if each.node.id == gone.id)
+        assert line.up == pytest.approx(300.0), "it stopped to run when it was last seen"
+        assert store.claim("rmd a", gone.id, now, 3600.0) is not None
+        assert command("check", "node", "--store", sql_url).code == 1, "messages wait for its claim"
     finally:
         store.close()
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from mercury.engine.ids import RandomIds
 from mercury.engine.lateness import WatchSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.letters import Direction
+from mercury.storage.nodes import Node
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.records import OutboundMessage
 from mercury.storage.waiting import WaitingFilter
@@ -326,6 +329,72 @@ def test_only_active_sequences_are_listed_with_the_option(sql_url: str, command:
 def test_a_store_that_was_never_used_is_an_error(tmp_path: Path, command: Command) -> None:
     for words in (("messages", "list"), ("status",), ("sequences", "list")):
         command(*words, "--store", f"sqlite:///{tmp_path}/none.db").refused("there is no store", code=1)
+
+
+def test_sequences_are_those_of_the_configured_store(sql_url: str, command: Command) -> None:
+    with stuck(sql_url):
+        pass
+    configured = {"MERCURY_STORE": sql_url}
+    (destination,) = command("sequences", "list", "--side", "destination", "-o", "json", **configured).value
+    shown = command("sequences", "show", destination["identifier"], **configured).out
+    facts = dict(line.split("  ", 1) for line in shown.splitlines() if "  " in line)
+    assert facts["direction"].strip() == "this side receives messages for the service shop"
+    assert "no stock of 2" in facts["why"]
+    assert facts["waiting"].strip() == "2 messages are not handled yet"
+    assert "timeline" not in facts
+    both = command("sequences", "list", "--store", sql_url, "--at", "http://127.0.0.1:1")
+    both.refused("exclude each other", code=2)
+
+
+def test_the_sequence_that_a_killed_process_works_on_says_when_its_claim_ends(sql_url: str, command: Command) -> None:
+    with stuck(sql_url):
+        pass
+    (destination,) = command("sequences", "list", "--side", "destination", "-o", "json", "--store", sql_url).value
+    store = open_sql_store(sql_url)
+    now = time.time()
+    assert store.claim(f"invoker {destination['identifier']}", "gone", now, 20.0) is not None
+    store.note_node(Node(id="gone", host="h", pid=1, version="1", started_at=now, seen_at=now - 10))
+    store.close()
+    shown = command("sequences", "show", destination["identifier"], "--store", sql_url).out
+    assert re.search(r"h:1, heard 1\d s ago; its claim \(epoch \d+\) ends in \d+ s unless it is renewed", shown), shown
+
+
+def test_content_of_a_stage_is_not_called_unhandled(tmp_path: Path, command: Command) -> None:
+    url = f"sqlite:///{tmp_path}/stage.db"
+    open_sql_store(url).close()
+    staged = command("status", "--store", url, MERCURY_STAGE_STORE=url).out
+    assert "in the stage, not yet moved" in staged
+    assert "handled" not in staged
+    assert "received, not handled" in command("status", "--store", url).out
+
+
+def test_long_lists_of_addresses_are_shortened_for_people_only(tmp_path: Path, command: Command) -> None:
+    sql_url = f"sqlite:///{tmp_path}/store.db"
+    with Mercury(sql_url, settings=settings()) as client:
+        members = ",".join(f"http://127.0.0.1:{port}/services/shop" for port in range(1, 6))
+        client.to(f"failover:({members})").send(Order(1), operation="put")
+        eventually(client.sequences, "there is a sequence")
+    for words in (("messages", "list"), ("sequences", "list"), ("status",)):
+        text = command(*words, "--store", sql_url).out
+        assert "…" in text
+        assert members not in text
+        assert members in command(*words, "--store", sql_url, "-o", "json").out
+    assert members in command("sequences", "list", "--wide", "--store", sql_url).out
+
+
+def test_a_process_says_soon_that_its_store_is_locked(tmp_path: Path) -> None:
+    shop = Shop()
+    file = tmp_path / "store.db"
+    store = open_sql_store(f"sqlite:///{file}", lock_timeout=0.3)
+    with shop.open(store) as (_, endpoint), Mercury("memory:", settings=settings()) as client:
+        netloc = endpoint.split("/")[2]
+        with closing(sqlite3.connect(file, isolation_level=None)) as locking:
+            locking.execute("begin immediate").close()
+            client.to(endpoint).send(Order(1), operation="put")
+            status, body = _degraded(netloc)
+            assert status == 200
+            assert "the store fails, locked or away" in body
+            locking.execute("rollback").close()
 
 
 def test_ages_that_make_no_sense_are_refused() -> None:

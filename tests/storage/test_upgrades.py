@@ -260,3 +260,21 @@ def test_an_index_that_is_missing_in_a_file_is_created_with_the_step(tmp_path: P
             drop(connection)
         upgrades.upgrade(engine)
         assert INDEX in {each["name"] for each in inspect(engine).get_indexes("mercury_rms_message")}
+
+
+def test_alembic_says_nothing_of_a_new_schema_and_names_the_steps_of_an_upgrade(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def said() -> list[str]:
+        return [each.getMessage() for each in caplog.records if each.name.startswith("alembic")]
+
+    caplog.set_level("INFO")
+    open_sql_store(f"sqlite:///{tmp_path}/new.db").close()
+    assert said() == []
+    url = f"sqlite:///{tmp_path}/old.db"
+    make_oldest(url)
+    assert said() == []
+    with opened(url) as engine:
+        upgrades.upgrade(engine)
+    assert len(said()) == 1
+    assert said()[0].startswith(f"Running upgrade {OLDEST} -> {HEAD}")

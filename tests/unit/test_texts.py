@@ -9,7 +9,7 @@ import pytest
 
 from mercury.cli.logs import TextFormatter
 from mercury.cli.output import console, notes, show_json, show_table
-from mercury.texts import counted, printable, span, times
+from mercury.texts import counted, printable, shortened, span, times
 
 ESC, C1, TURN, LINE = "\x1b[2J", "\x9b31m", "\u202e", "\u2028"
 HOSTILE = f"a\nERROR b\r{ESC}{C1}{TURN}{LINE}\x07\ud800"
@@ -59,6 +59,12 @@ def test_tables_and_messages_of_commands_are_harmless(capsys: pytest.CaptureFixt
     assert harmless(said.out + said.err)
     assert len([line for line in said.out.splitlines() if line.startswith(("1", "2"))]) == 2
     assert "[bold]fine[/bold]" in said.out
+
+
+def test_a_long_text_loses_its_middle() -> None:
+    assert shortened("x" * 60) == "x" * 60
+    text = shortened("failover:(http://a/services/shop,http://b/services/shop)", 21)
+    assert text == "failover:(…ices/shop)"
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,11 @@ class Runtime:
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
     @property
+    def store_fails(self) -> bool:
+        """Whether work of these threads on the store has failed lately, and waits."""
+        return self._engine.outages.failing
+
+    @property
     def ended_threads(self) -> list[str]:
         """The names of threads that have ended although the runtime runs. It does not get them back."""
         if not self._complete or self._stopping.is_set():

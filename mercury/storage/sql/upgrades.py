@@ -8,8 +8,11 @@ CREATE INDEX CONCURRENTLY. SQLite has one writer, and the upgrade is one transac
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 
 from sqlalchemy import Connection, Engine
@@ -123,6 +126,13 @@ def migrate(connection: Connection, target: str = "head") -> None:
     Alembic's environment is not used: it is global to the process, and two threads that upgrade two databases would
     mix them up.
     """
+    with _quiet_alembic(new=read_status(connection).version is None):
+        _run_steps(connection, target)
+    if target == "head":
+        connection.execute(COMPATIBILITY.insert().values(version=HEAD, oldest=OLDEST))
+
+
+def _run_steps(connection: Connection, target: str) -> None:
     from alembic.migration import MigrationContext
     from alembic.operations import Operations
     from alembic.script import ScriptDirectory
@@ -136,5 +146,26 @@ def migrate(connection: Connection, target: str = "head") -> None:
     context = MigrationContext.configure(connection, opts=options)
     with context.begin_transaction():
         context.run_migrations(op=Operations(context))
-    if target == "head":
-        connection.execute(COMPATIBILITY.insert().values(version=HEAD, oldest=OLDEST))
+
+
+@contextmanager
+def _quiet_alembic(*, new: bool) -> Iterator[None]:
+    """A context in which alembic logs, at INFO, only the steps of a schema that exists.
+
+    :param new: the database has no schema yet: its creation is no news.
+    """
+    thread = threading.get_ident()
+
+    def is_news(record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO or record.thread != thread:
+            return True
+        return not new and record.getMessage().startswith("Running upgrade")
+
+    loggers = [logging.getLogger(name) for name in ("alembic.runtime.migration", "alembic.runtime.plugins")]
+    for each in loggers:
+        each.addFilter(is_news)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(is_news)

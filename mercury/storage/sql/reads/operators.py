@@ -51,11 +51,17 @@ def hosting_nodes(tx: SqlTransaction) -> dict[str, int]:
     return Counter(service for each in nodes(tx) for service in each.services)
 
 
-def claims_by_owner(tx: SqlTransaction, now: float) -> dict[str, int]:
-    """How many claims each owner has; of a very large store, among `MOST_ROWS`."""
-    window = select(CLAIM.c.owner).where(CLAIM.c.owner != "", CLAIM.c.until > now).limit(MOST_ROWS).subquery("held")
-    query = select(window.c.owner, func.count().label("many")).group_by(window.c.owner)
-    return {row["owner"]: row["many"] for row in tx.read(query)}
+def claims_by_owner(tx: SqlTransaction, now: float) -> dict[str, tuple[int, float]]:
+    """How many claims each owner has, and when the last of them expires; of a very large store, among `MOST_ROWS`."""
+    window = (
+        select(CLAIM.c.owner, CLAIM.c.until)
+        .where(CLAIM.c.owner != "", CLAIM.c.until > now)
+        .limit(MOST_ROWS)
+        .subquery("held")
+    )
+    last = func.max(window.c.until).label("last")
+    query = select(window.c.owner, func.count().label("many"), last).group_by(window.c.owner)
+    return {row["owner"]: (row["many"], row["last"]) for row in tx.read(query)}
 
 
 def paused_services(tx: SqlTransaction) -> dict[str, tuple[float, str]]:
