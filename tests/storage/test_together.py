@@ -66,6 +66,24 @@ def test_a_change_finds_the_row_that_a_change_of_the_same_table_before_it_has_ma
     assert waiting(store) == [7]
 
 
+def test_a_row_that_goes_to_another_sequence_in_the_transaction_that_has_numbered_it_is_in_that_one_only(
+    store: SqlStore,
+) -> None:
+    """The rows of each sequence that wait to be written are looked up by the sequence."""
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        first, second = rms_record(), rms_record("second")
+        (waiting_row,) = tx.rms.unnumbered(KEY, 10)
+        for record in (first, second):
+            record.machine.last_number = 1
+            waiting_row.sequence_id, waiting_row.number = record.id, 1
+            tx.rms.number(record, [waiting_row])
+        assert tx.rms.unsettled(first, 10) == []
+        assert [each.message_id for each in tx.rms.unsettled(second, 10)] == ["a"]
+
+
 def test_a_row_that_is_numbered_and_settled_in_one_transaction_is_deleted(store: SqlStore) -> None:
     """The deletion finds the row by its number, which the change before it writes."""
     with store.transaction() as tx:
