@@ -23,12 +23,13 @@ from mercury.engine.runtime.threads import RETENTION_POLL_INTERVAL
 from mercury.engine.runtime.worker_pool import WorkerPool
 from mercury.engine.settings import EngineSettings
 from mercury.errors import StorageError
-from mercury.operations.acting import note
+from mercury.operations.acting import entry_of
 from mercury.operations.operator import Operations
 from mercury.storage.api import StorageManager
 from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
+from mercury.storage.sql import steering
 from mercury.storage.sql.schema import METADATA, STORE
 from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import KEY, buffer, inbound, rmd_record, row
@@ -126,7 +127,7 @@ def test_the_audit_loses_its_oldest_entries_in_batches_and_no_others(
     with store.transaction() as tx:
         for days in [*range(410, 390, -1)]:
             actor, at = Actor("Ada"), now - days * DAY
-            note(tx, lambda at=at: at, actor, "pause", TargetKind.SERVICE, f"{days}")  # type: ignore[misc]
+            steering.note(tx, entry_of(at, actor, "pause", TargetKind.SERVICE, f"{days}"))
     before = now - 400 * DAY
     assert store.sweep(kept_before=0.0, idle_before=0.0, limit=7, audit_before=0.0) == 0  # for ever
     assert store.sweep(kept_before=0.0, idle_before=0.0, limit=7, audit_before=before) == 7
@@ -140,7 +141,7 @@ def test_the_audit_loses_its_oldest_entries_in_batches_and_no_others(
 def test_a_process_keeps_the_audit_for_as_long_as_it_is_set(store: StorageManager, sql_url: str, now: float) -> None:
     assert isinstance(store, SqlStore)
     with store.transaction() as tx:
-        note(tx, lambda: now - 500 * DAY, Actor("Ada"), "pause", TargetKind.SERVICE, "shop")
+        steering.note(tx, entry_of(now - 500 * DAY, Actor("Ada"), "pause", TargetKind.SERVICE, "shop"))
     for kept, count in ((None, 1), (501 * DAY, 1), (499 * DAY, 0)):
         worker = RetentionWorker(store, replace(SETTINGS, audit=kept), now)
         worker.run_once(now + FIRST_DELAY)
