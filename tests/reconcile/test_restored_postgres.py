@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from mercury.engine.source.apply_effects import FORGOTTEN
+from mercury.engine.source.apply_effects import FORGOTTEN, LOST_BY_DESTINATION
 from mercury.postgres import binaries
 from tests.acceptance.processes import eventually
 from tests.reconcile.test_restored_stores import CLIENT, SERVER, TABLES, Shop, backed_up
@@ -80,3 +80,16 @@ def test_both_sides_restored_to_one_point_go_on_from_there_and_the_client_alone_
         running.place(4, 7)
         running.settle()
     assert shop.ids(CLIENT) == shop.ids(SERVER) == [1, 2, 3, 4, 7]
+
+
+def test_server_restored_alone_is_noticed_and_a_successor_brings_what_it_has_forgotten(shop: PostgresShop) -> None:
+    shop.restore(SERVER)
+    with shop.running() as running:
+        running.place(7)
+        eventually(lambda: running.orders.last_error == LOST_BY_DESTINATION, "the client says what has happened")
+        eventually(lambda: running.unacknowledged() == 0, "7 is acknowledged")
+    assert shop.ids(SERVER) == [1, 2, 3]
+    shop.restart_the_sequence()
+    with shop.running() as running:
+        running.place(4, 5, 6, 7)
+        eventually(lambda: shop.ids(SERVER) == [1, 2, 3, 4, 5, 6, 7], "every order is handled, once")
