@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from mercury.engine.addresses import split_url
 from mercury.engine.application import ANY_ACTION, MessageContext
-from mercury.engine.failover_uri import SCHEME, is_failover, name_of, read_failover
+from mercury.engine.discovery_uri import read_destination
+from mercury.engine.failover_uri import SCHEME, is_failover, name_of
 from mercury.errors import ApplicationFault, ConfigurationError, PayloadError
 from mercury.service import paths
 from mercury.service.definition import Service
@@ -108,7 +109,7 @@ def addresses(to: str) -> tuple[str, ...]:
     to = destination(to)
     if not is_failover(to):
         return (to,)
-    return read_failover(to).urls if name_of(to) is None else ()
+    return read_destination(to).urls if name_of(to) is None else ()
 
 
 def _header(context: MessageContext) -> tuple[Relayed, list[bytes]]:

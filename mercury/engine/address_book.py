@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from mercury.engine.addresses import split_url
-from mercury.engine.failover_uri import SCHEME, FailoverUri, is_failover, name_of, read_failover
+from mercury.engine.discovery_uri import read_destination
+from mercury.engine.failover_uri import SCHEME, FailoverUri, is_failover, name_of
 from mercury.errors import ConfigurationError
 from mercury.statemachine.failover import Address, AddressList, FailoverOptions, Failure, Until
 
@@ -21,8 +22,8 @@ class FailoverSettings:
         name.
     """
 
-    #: Each entry ``NAME=failover:(URL,URL)?options``: then ``mercury.to("failover:NAME")`` sends there, and its
-    #: addresses and options can change while messages wait.
+    #: Each entry ``NAME=failover:(URL,URL)?options`` or ``NAME=discovery:(AGENT)?options``: then
+    #: ``mercury.to("failover:NAME")`` sends there, and its addresses and options can change while messages wait.
     destinations: tuple[str, ...] = field(default=())
     #: The URL at which clients reach this process and no other one, ``http://host:port``: it is named to clients that
     #: ask for the members of their destination (``updateURIsSupported=true``); ``None`` = none are named.
@@ -56,7 +57,7 @@ def _named(entries: tuple[str, ...]) -> dict[str, FailoverUri]:
         try:
             if name_of(f"{SCHEME}{name}") is None or not uri:
                 raise ConfigurationError("it is not of the form NAME=failover:(URL,URL)")
-            found[name] = read_failover(uri, name)
+            found[name] = read_destination(uri, name)
         except ConfigurationError as error:
             raise ConfigurationError(f"destinations: {name}: {error}") from error
     return found
@@ -84,7 +85,7 @@ class AddressBook:
         """
         if name_of(uri) is not None:
             return self._known(uri)
-        found = read_failover(uri)
+        found = read_destination(uri)
         with self._mutex:
             if uri in self._given:
                 return self._given[uri]  # what the destination is known by in the store
@@ -116,8 +117,16 @@ class AddressBook:
             return self._list(endpoint).update(urls, rebalanced_at)
 
     def first(self, url: str) -> str:
-        """An address of a destination; a URL that is no list is returned unchanged."""
-        return self._known(url).urls[0] if is_failover(url) else url
+        """An address of a destination; a URL that is no list is returned unchanged.
+
+        :raises ConfigurationError: the destination is not known, or its addresses are looked up.
+        """
+        if not is_failover(url):
+            return url
+        given = self._known(url).urls
+        if not given:
+            raise ConfigurationError(f"{url}: its addresses are looked up while something is posted")
+        return given[0]
 
     def options(self, endpoint: str) -> FailoverOptions:
         """How the addresses of a destination are used.
@@ -177,7 +186,7 @@ class AddressBook:
         defaults."""
         name = name_of(endpoint)
         if name is None:
-            return self._given.get(endpoint) or read_failover(endpoint)
+            return self._given.get(endpoint) or read_destination(endpoint)
         found = self._named.get(name)
         if found is None:
             raise ConfigurationError(

@@ -17,6 +17,8 @@ from mercury.statemachine.failover import FailoverOptions
 Number = TypeVar("Number", int, float)
 
 SCHEME = "failover:"
+#: The beginning of a URI whose addresses are looked up: see `mercury.engine.discovery_uri`.
+DISCOVERY = "discovery:"
 _FORM = "failover:(http://a/path,http://b/path)?option=value is needed, or failover:NAME of the settings"
 _LIST = re.compile(r"(?://)?\(([^()]*)\)(?:\?(.*))?", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -49,7 +51,7 @@ _ALL = (
 
 def is_failover(url: str) -> bool:
     """Whether a text is meant as the URI of a destination with several addresses."""
-    return url.startswith(SCHEME)
+    return url.startswith((SCHEME, DISCOVERY))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ def read_failover(uri: str, name: str | None = None) -> FailoverUri:
     :raises ConfigurationError: an address or an option is wrong, or is not known, or has no use here.
     """
     match = _LIST.fullmatch(uri.removeprefix(SCHEME))
-    if not is_failover(uri) or match is None:
+    if not uri.startswith(SCHEME) or match is None:
         raise ConfigurationError(f"not a list of addresses: {uri!r} ({_FORM})")
     urls = tuple(url.strip() for url in match[1].split(","))
     if urls == ("",):
@@ -95,7 +97,7 @@ def read_failover(uri: str, name: str | None = None) -> FailoverUri:
     if len(set(urls)) < len(urls):
         raise ConfigurationError(f"an address stands twice in {uri!r}")
     endpoint = f"{SCHEME}{name}" if name is not None else f"{SCHEME}({','.join(sorted(urls))})"
-    return FailoverUri(endpoint, urls, _options(match[2] or "", urls))
+    return FailoverUri(endpoint, urls, read_options(match[2] or "", urls))
 
 
 def _check(url: str) -> None:
@@ -108,7 +110,11 @@ def _check(url: str) -> None:
         raise ConfigurationError(f"not a URL to send to: {url!r} (HTTP does not send what follows #)")
 
 
-def _options(query: str, urls: tuple[str, ...]) -> FailoverOptions:
+def read_options(query: str, urls: tuple[str, ...]) -> FailoverOptions:
+    """The options of a list of addresses, which follow its ``?``.
+
+    :raises ConfigurationError: one is wrong, or is not known, or has no use here.
+    """
     given: dict[str, str] = {}
     try:
         pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []

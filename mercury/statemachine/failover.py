@@ -10,6 +10,8 @@ from types import MappingProxyType
 #: Seconds after which an address that answered, but not for the application, is tried again at the latest. It may be a
 #: standby, and take over at any time.
 STANDBY_PAUSE = 0.5
+#: Seconds between two looks for an address while there is none at all.
+NOBODY_PAUSE = 0.5
 
 
 class AddressState(enum.Enum):
@@ -73,6 +75,17 @@ class Failure(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SrvName:
+    """A name in DNS whose SRV records say where the members of a destination are, and the rest of their URLs."""
+
+    name: str
+    scheme: str
+    path: str
+    #: The name server, ``host:port``; ``None`` = the host's.
+    nameserver: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverOptions:
     """How the addresses of one destination are used. Times are seconds."""
 
@@ -98,11 +111,15 @@ class FailoverOptions:
     #: The destination is asked for its members, which replace the addresses; or the document at this URL is read.
     updates: bool = False
     update_url: str | None = None
+    #: The addresses are those of these SRV records, in their order.
+    update_srv: SrvName | None = None
+    #: A regular expression: members whose whole URL does not match are left out; empty = none is.
+    members_filter: str = ""
 
     @property
     def asks(self) -> bool:
         """Whether the addresses may change."""
-        return self.updates or self.update_url is not None
+        return self.updates or self.update_url is not None or self.update_srv is not None
 
 
 @dataclass(slots=True)
@@ -175,7 +192,7 @@ class AddressList:
                 return current
             return self._tried(first, now, chance)
         if not ready:
-            return Until(min(each.due for each in self._addresses.values()))
+            return Until(min((each.due for each in self._addresses.values()), default=now + NOBODY_PAUSE))
         return self._tried(first or ready, now, chance)
 
     def worked(self, url: str, now: float) -> None:

@@ -141,6 +141,7 @@ ONLY_IN = MappingProxyType(
     {
         "lxml": (("mercury/wire/*", "mercury/wsdl/*", "mercury/security/*", "mercury/client/zeep*"), ()),
         "zeep": (("mercury/client/zeep*",), ("mercury/wsdl/zeep_types.py",)),
+        "dns": (("mercury/engine/runtime/srv_records.py",), ()),
         # The extra `security`: loaded when a setting names a certificate.
         "signxml": (("mercury/security/signature.py",), ()),
         "cryptography": (("mercury/security/*",), ()),

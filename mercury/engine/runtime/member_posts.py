@@ -100,6 +100,7 @@ class MemberPosts:
     :param chance: returns random numbers, 0 <= n < 1.
     :param helpers: the threads of what takes long.
     :param guard: knows which store is at each address.
+    :param ask: called with a destination of which no address is due: looks for its members.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class MemberPosts:
         chance: Callable[[], float],
         helpers: HelperThreads,
         guard: StoreGuard,
+        ask: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._book = book
         self._errors = errors
@@ -125,6 +127,7 @@ class MemberPosts:
         self._chance = chance
         self._helpers = helpers
         self._guard = guard
+        self._ask = ask
         self._changed = threading.Condition()
         #: The posts that have not ended, in the order of their begin.
         self._posts: dict[_Try, None] = {}
@@ -164,6 +167,10 @@ class MemberPosts:
             return
         chosen = self._book.choose(endpoint, now, self._chance())
         if isinstance(chosen, Until):
+            self._ask(endpoint)
+            if now >= each.until and not self._book.addresses(endpoint):
+                self._fail(each, TransportError(f"{endpoint}: no member is found"))
+                return
             if each.exchanges:
                 self._errors.failed(endpoint, f"{endpoint}: no address works, the last was {each.reason}", now)
             with self._changed:

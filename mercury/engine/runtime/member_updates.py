@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -11,14 +12,17 @@ from typing import Protocol, runtime_checkable
 from mercury.engine.address_book import AddressBook
 from mercury.engine.addresses import AddressPolicy, server_of, split_url
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
-from mercury.engine.members import QUERY, read_members
+from mercury.engine.members import QUERY, MemberList, read_members
 from mercury.engine.runtime.helper_threads import HelperThreads
+from mercury.engine.runtime.srv_records import look_up
 from mercury.errors import ConfigurationError, TransportError
 
 log = logging.getLogger("mercury.runtime")
 
 #: Seconds between two questions about one destination, of which a random part between 1/2 and 1 is used.
 INTERVAL = 10.0
+#: The same while no address is known.
+NOBODY_INTERVAL = 1.0
 #: Seconds within which the clients of a destination with a new member choose one anew, each at a random time.
 REBALANCED_WITHIN = 30.0
 #: The most addresses that are asked in one turn, before the given ones are used again.
@@ -88,32 +92,47 @@ class MemberUpdates:
         if not options.asks:
             return
         now = self._clock()
+        interval = INTERVAL if self._book.addresses(endpoint) else NOBODY_INTERVAL
         with self._mutex:
             if now < self._next.get(endpoint, now) <= now + INTERVAL:
                 return
-            self._next[endpoint] = now + INTERVAL * (1 + self._chance()) / 2
+            self._next[endpoint] = now + interval * (1 + self._chance()) / 2
         self._helpers.run(partial(self.update, endpoint))
 
     def update(self, endpoint: str) -> None:
-        """Ask for the members of a destination. If nothing answers, the given addresses are used again."""
+        """Ask for the members of a destination. If nothing answers, the given addresses are used again; where none are
+        given, those that were found before are kept."""
         try:
             given = self._book.given(endpoint)
             for url in self._sources(endpoint, given):
                 try:
-                    found = read_members(self._transport.get(url))
+                    found = self._read(endpoint, url)
                 except (TransportError, ValueError) as error:
                     log.info("%s: its members are not known: %s: %s", endpoint, url, error)
                     continue
-                urls = [each for each in found.urls if self._may_use(endpoint, each, given)]
+                wanted = re.compile(self._book.options(endpoint).members_filter or ".*", re.DOTALL)
+                urls = [each for each in found.urls if wanted.fullmatch(each) and self._may_use(endpoint, each, given)]
                 self._take(endpoint, urls or list(given), rebalance=found.rebalance)
                 return
-            self._take(endpoint, list(given), rebalance=False)
+            if given:
+                self._take(endpoint, list(given), rebalance=False)
         except ConfigurationError as error:
             log.info("%s", error)  # the settings no longer have it
 
+    def _read(self, endpoint: str, url: str) -> MemberList:
+        """What a source says.
+
+        :raises TransportError, ValueError: it does not answer, or not with members.
+        """
+        srv = self._book.options(endpoint).update_srv
+        if srv is not None:
+            return MemberList(urls=look_up(srv, self._chance))
+        return read_members(self._transport.get(url))
+
     def _sources(self, endpoint: str, given: tuple[str, ...]) -> Iterator[str]:
         """The URLs to ask, the best first."""
-        url = self._book.options(endpoint).update_url
+        options = self._book.options(endpoint)
+        url = options.update_srv.name if options.update_srv is not None else options.update_url
         if url is not None:
             yield url
             return
@@ -125,12 +144,12 @@ class MemberUpdates:
         """Whether an address that a document names may be used; it may be anything."""
         if url in given:
             return True
-        problem = self._problem(url, given)
+        problem = self._problem(endpoint, url, given)
         if problem is not None and self._refusals.allow(f"{endpoint} {url}", self._clock()):
             log.warning("%s: the member %r is not used: %s", endpoint, url, problem, extra={"endpoint": endpoint})
         return problem is None
 
-    def _problem(self, url: str, given: tuple[str, ...]) -> str | None:
+    def _problem(self, endpoint: str, url: str, given: tuple[str, ...]) -> str | None:
         try:
             parts = split_url(url)
         except ConfigurationError:
@@ -138,13 +157,13 @@ class MemberUpdates:
         known = [split_url(each) for each in given]
         if parts.username is not None or parts.fragment:
             return "it has a user or a fragment"
-        if parts.scheme not in {each.scheme for each in known}:
+        if known and parts.scheme not in {each.scheme for each in known}:
             return f"it is not {known[0].scheme}:"
-        if (parts.path, parts.query) not in {(each.path, each.query) for each in known}:
+        if known and (parts.path, parts.query) not in {(each.path, each.query) for each in known}:
             return "its path is another one"
         if server_of(url) not in {server_of(each) for each in given} and not self._allowed.allows(url):
             return "it is not in engine.addresses.allowed"
-        if not self._transport.alike(url, given[0]):
+        if not self._transport.alike(url, given[0] if given else endpoint):
             return "other settings of peers apply to it"
         return None
 

@@ -238,8 +238,7 @@ class Peers:
         :raises ConfigurationError: see `AddressBook.add`; or other settings apply to some of its addresses.
         """
         found = self.addresses.add(uri)
-        first = self.find(found.urls[0]).peer
-        if any(self.find(url).peer != first for url in found.urls):
+        if any(self.find(url).peer != self.find(found.urls[0]).peer for url in found.urls):
             raise ConfigurationError(f"peers: other settings for some addresses of {found.endpoint}; give all the same")
         return found.endpoint
 
@@ -252,7 +251,7 @@ class Peers:
         except ConfigurationError:
             if not is_failover(url):
                 raise
-            return self._others  # the settings no longer have it: its posts fail with that reason
+            return self._others  # its addresses are looked up; or the settings no longer have it, and its posts fail
         for each in self._known:
             # A server may resolve a path that climbs to one that the entry's credentials are not for.
             is_below = (path + "/").startswith(each.path) and (each.path == "/" or not climbs(path))

@@ -104,6 +104,9 @@ class Posting:
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
         self.pools = SenderPools(senders, self._begin, self._errors.slows, limits=limits)
         self._guard = StoreGuard(engine, clock, self._helpers)
+        fetching = transport if isinstance(transport, Fetching) else NoFetching()
+        updates = (engine.addresses, fetching, engine.address_policy, clock, chance, self._helpers)
+        self._updates = MemberUpdates(*updates)
         self._members = MemberPosts(
             engine.addresses,
             self._errors,
@@ -115,10 +118,8 @@ class Posting:
             chance,
             self._helpers,
             self._guard,
+            self._ask_for_members,
         )
-        fetching = transport if isinstance(transport, Fetching) else NoFetching()
-        updates = (engine.addresses, fetching, engine.address_policy, clock, chance, self._helpers)
-        self._updates = MemberUpdates(*updates)
 
     def start(self) -> None:
         """Begin what was put until now, and let what follows begin."""
