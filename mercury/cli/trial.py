@@ -159,6 +159,8 @@ def _print(result: TrialResult, report: Path | None) -> None:
             out.print(
                 f"time to fail over: p50 {median(gaps):.2f} s, max {gaps[-1]:.2f} s (lease {result.lease:g} s{limit})"
             )
+    if result.again:
+        out.print(f"{result.again:,} of them were run a second time: their step was not reached at the first")
     if result.left:
         out.print(f"[red]left[/red]: {result.left:,} messages in a store that should be empty")
     if report is not None:

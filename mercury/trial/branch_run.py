@@ -52,7 +52,10 @@ class BranchRun:
                 finding, answers = await self._wait(self._stream.last + 1)
                 verdict, detail = self._verdict(finding, answers)
             else:
-                verdict = Verdict.NOT_REACHED
+                # Without a fault, its messages must have arrived all the same.
+                finding, answers = await self._wait(self._stream.last + 1)
+                verdict, detail = self._verdict(finding, answers)
+                verdict = verdict if verdict.is_wrong else Verdict.NOT_REACHED
         except MercuryError as error:
             detail = " ".join(str(error).split())
         finally:
@@ -76,7 +79,7 @@ class BranchRun:
             fault=None if self._fault_at is None else self._fault_at - self._began,
             seconds=time.time() - self._began,
         )
-        return BranchResult(self._branch, verdict, finding, answers, between, moments, detail)
+        return BranchResult(self._branch, verdict, finding, answers, between, moments, len(self._sent), detail)
 
     # --- the faults ------------------------------------------------------------------------------------------------
 

@@ -36,6 +36,8 @@ class BranchResult:
     answers: Finding = field(default_factory=Finding)
     gaps: Gaps = field(default_factory=Gaps)
     moments: Moments = field(default_factory=Moments)
+    #: How many messages it has sent.
+    sent: int = 0
     #: Why it could not run, or what is wrong, in words.
     detail: str = ""
 
@@ -73,6 +75,8 @@ class TrialResult:
     streamed: int = 0
     #: How many messages were left in stores that should be empty at the end.
     left: int = 0
+    #: How many branches were run a second time, because their step was not reached.
+    again: int = 0
     #: The trial was interrupted.
     interrupted: bool = False
     #: The machine: processors, and processes that wanted one, on average over the last 15 minutes or less.
@@ -113,6 +117,7 @@ class TrialResult:
             "verdicts": {verdict.value: count for verdict, count in self.counts.items()},
             "stream": {"messages": self.streamed, "verdict": self.stream.verdict.value, "detail": str(self.stream)},
             "left": self.left,
+            "again": self.again,
             "failover": {
                 "lease": self.lease,
                 "limit": self.limit,

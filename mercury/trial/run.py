@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import os
 import shutil
 import tempfile
@@ -124,6 +125,11 @@ class Trial:
                     result = BranchResult(branch, Verdict.FAILED, moments=result.moments, detail=str(error))
                     broken = True
                 done.append((run, result))
+                if result.verdict is Verdict.NOT_REACHED and not branch.again:
+                    # No fault was set, so nothing is known: a retransmission or a kept connection has passed the step.
+                    self._left.append(dataclasses.replace(branch, again=True))
+                    self.result.again += 1
+                    continue
                 self.result.branches.append(result)
                 if self._on_branch is not None:
                     self._on_branch(result, self.result.planned)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fnmatch
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from mercury.trial.faults import RULES, Action, Rank, Subject
+from mercury.trial.faults import RULES, Action, Fault, Rank, Subject
 from mercury.trial.scenario import Content, Scenario
 from mercury.trial.steps import Moment, Step
 
@@ -22,6 +23,8 @@ class Branch:
     moment: Moment
     actions: tuple[Action, ...]
     content: Content
+    #: It is run a second time, with other messages, because its step was not reached.
+    again: bool = False
 
     @property
     def name(self) -> str:
@@ -32,7 +35,7 @@ class Branch:
     @property
     def key(self) -> str:
         """The key of its rows, of letters, digits and - only."""
-        return f"b{self.index}"
+        return f"b{self.index}again" if self.again else f"b{self.index}"
 
 
 def branches(scenario: Scenario) -> list[Branch]:
@@ -78,13 +81,31 @@ def _content(scenario: Scenario, index: int, step: Step, moment: Moment) -> Cont
 
 
 def selected(found: Sequence[Branch], only: str | None, most: int | None, seed: int) -> list[Branch]:
-    """The branches whose name matches the pattern, and of those at most ``most``, by the seed, in the order of the
-    tree."""
+    """The branches whose name matches the pattern, and of those at most ``most``, in the order of the tree.
+
+    The seed chooses them: of each step as many as of every other one that has so many, and within a step as many as
+    possible of each fault and of each moment.
+    """
     chosen = [each for each in found if only is None or matches(each, only)]
     if most is None or most >= len(chosen):
         return chosen
-    some = random.Random(seed).sample(range(len(chosen)), most)  # noqa: S311 - not for secrets
-    return [chosen[index] for index in sorted(some)]
+    left = random.Random(seed).sample(chosen, len(chosen))  # noqa: S311 - not for secrets
+    some: list[Branch] = []
+    counts: Counter[object] = Counter()
+    for _ in range(most):
+        branch = min(left, key=lambda each: [counts[trait] for trait in _traits(each)])
+        left.remove(branch)
+        counts.update(_traits(branch))
+        some.append(branch)
+    return sorted(some, key=lambda each: each.index)
+
+
+def _traits(branch: Branch) -> tuple[object, ...]:
+    """What the selected branches have in equal shares, the most important first."""
+    faults = tuple(map(str, branch.actions))
+    # A cut is of the link of its step: all links count as one.
+    fault = tuple(each.split(":")[0] if each.startswith(Fault.CUT.value) else each for each in faults)
+    return (branch.step.name, fault, branch.moment, (branch.step.name, branch.moment))
 
 
 def matches(branch: Branch, pattern: str) -> bool:

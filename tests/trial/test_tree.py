@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 
 import pytest
 
@@ -86,6 +87,31 @@ def test_the_same_seed_selects_the_same_branches_in_the_order_of_the_tree() -> N
     some = selected(PAIR, None, 20, seed=7)
     assert some == selected(PAIR, None, 20, seed=7) != selected(PAIR, None, 20, seed=8)
     assert [branch.index for branch in some] == sorted({branch.index for branch in some})
+
+
+def test_a_selection_has_every_step_equally_often_and_faults_and_moments_in_nearly_equal_shares() -> None:
+    some = selected(PAIR, None, 126, seed=13)
+    steps = Counter(branch.step.name for branch in some)
+    assert set(steps) == {branch.step.name for branch in PAIR}
+    assert max(steps.values()) - min(steps.values()) <= 1
+    faults = Counter(tuple(str(action).split(":there")[0] for action in branch.actions) for branch in some)
+    single = [f"{fault}:{side}-{rank}" for fault in ("stop", "kill", "pause") for side in ("client", "server")
+              for rank in ("active", "standby")]  # fmt: skip
+    assert all(3 <= faults[(fault,)] <= 9 for fault in single)
+    moments = Counter(branch.moment for branch in some)
+    assert min(moments.values()) > 126 / 5
+
+
+def test_a_selection_of_few_branches_has_as_many_steps() -> None:
+    some = selected(PAIR, None, 5, seed=1)
+    assert len({branch.step.name for branch in some}) == 5
+    assert len({tuple(map(str, branch.actions)) for branch in some}) == 5
+
+
+def test_a_branch_that_is_run_again_has_other_messages() -> None:
+    again = dataclasses.replace(PAIR[0], again=True)
+    assert again.key != PAIR[0].key
+    assert again.name == PAIR[0].name
 
 
 def test_a_pattern_selects_by_the_name() -> None:
