@@ -1,8 +1,8 @@
 """Measure Mercury beside what a user would pick instead: ``python -m benchmarks [PART ...] [options]``.
 
-Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``, ``console``; all by default. Each
-figure is printed as it is found, appended to ``results.jsonl`` as a line of JSON, and at the end put into the tables
-and plots of the results.
+Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``, ``console``, ``metrics``, ``dev``; all
+by default. Each figure is printed as it is found, appended to ``results.jsonl`` as a line of JSON, and at the end put
+into the tables and plots of the results.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import console_pages, growth, rival_packages, stage
+from benchmarks import console_pages, dev_start, growth, pairs, rival_packages, stage
 from benchmarks.brokers import Unavailable
 from benchmarks.child import ROOT, ChildEnded, end_in_order
 from benchmarks.costs import all_costs, reconciled
@@ -30,7 +30,7 @@ from benchmarks.rounds import Bench, GivenUp, Record, one_round, progress
 from benchmarks.ways import Kind, connect, kinds
 from mercury.postgres.embedded import EmbeddedPostgres
 
-PARTS = ("ways", "costs", "growth", "reconcile", "stage", "console")
+PARTS = ("ways", "costs", "growth", "reconcile", "stage", "console", "metrics", "dev")
 #: Settings of the one PostgreSQL server: durable, and with the times of commits.
 SETTINGS = {"track_commit_timestamp": "on", "max_connections": "200", "shared_buffers": "256MB"}
 
@@ -123,6 +123,8 @@ def run(
             "console": lambda: console_pages.all_consoles(
                 postgres.create_database, temporary, console or console_pages.Asked()
             ),
+            "metrics": lambda: pairs.metrics_in_turns(bench, *((3, 100) if quick else ())),
+            "dev": lambda: dev_start.all_starts(temporary),
             "stage": lambda: stage.all_stages(postgres.create_database, temporary, quick=quick),
         }
         for part in parts:

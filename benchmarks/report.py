@@ -108,6 +108,22 @@ def other_tables(records: list[Record]) -> str:
                 "rows_read",
             ),
         ),
+        (
+            "pairs",
+            "Drains in turns, against the metrics off",
+            (
+                "what",
+                "turns",
+                "rows",
+                "cpu_ratio",
+                "cpu_ratio_quarter",
+                "cpu_ratio_three_quarters",
+                "rows_ratio",
+                "rows_ratio_quarter",
+                "rows_ratio_three_quarters",
+            ),
+        ),
+        ("dev", "A start of mercury dev", ("start", "start_seconds", "message_seconds")),
         ("skipped", "Skipped", ("way", "reason")),
     )
     parts = []

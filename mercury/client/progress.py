@@ -13,6 +13,11 @@ from mercury.statemachine.waiting import waits_for
 from mercury.storage.letters import Direction, LetterFilter
 from mercury.storage.records import Channel
 
+#: The state of a request that is done in the store, while its future still waits.
+TAKEN_ELSEWHERE = (
+    "another process on the store has received its response, or an operator has parked it: see mercury dlq list. A "
+    "future exists in one process; with several on a store, use request_with_callback"
+)
 #: Seconds between two checks in `wait`.
 POLL_INTERVAL = 0.01
 
@@ -111,11 +116,11 @@ class KeyProgress:
 
     def _state_of(self, message_id: str) -> str:
         """The state of a request, for people."""
-        last_error = self.last_error
-        if last_error is not None:
-            return last_error
         with self._port.store.transaction() as tx:
             row = tx.rms.row(message_id)
         if row is None:
-            return ""
+            return TAKEN_ELSEWHERE
+        last_error = self.last_error
+        if last_error is not None:
+            return last_error
         return "it is acknowledged and not answered" if row.acknowledged else "it is not acknowledged"

@@ -21,6 +21,7 @@ from mercury.storage.letters import Direction
 from mercury.storage.nodes import Node
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.records import OutboundMessage
+from mercury.storage.sql.overview import StoreOverview
 from mercury.storage.waiting import WaitingFilter
 from tests.acceptance.processes import PATIENCE, eventually, get
 from tests.acceptance.test_samples import free_port
@@ -395,6 +396,20 @@ def test_a_process_says_soon_that_its_store_is_locked(tmp_path: Path) -> None:
             assert status == 200
             assert "the store fails, locked or away" in body
             locking.execute("rollback").close()
+
+
+def test_the_future_of_a_request_that_another_process_has_ended_says_so(sql_url: str) -> None:
+    with Mercury(sql_url, settings=settings()) as client:
+        future = client.to("http://127.0.0.1:9/none").request(Order(1), operation="ask", response=Placed)
+        store = open_sql_store(sql_url)
+        try:
+            with store.transaction() as tx:
+                (row,) = (each.message_id for each in StoreOverview(tx).outbound(WaitingFilter(), 10))
+                tx.rms.discard([found for found in (tx.rms.row(row),) if found is not None])
+        finally:
+            store.close()
+        with pytest.raises(TimeoutError, match=r"another process on the store.*use request_with_callback"):
+            future.result(0.01)
 
 
 def test_ages_that_make_no_sense_are_refused() -> None:
