@@ -142,6 +142,14 @@ def test_member_that_the_settings_do_not_allow_gets_nothing(
         assert (handled, sender.pending) == ([], 1)
 
 
+def test_message_to_a_destination_without_members_says_so_and_stays_stored(registry: tuple[str, list[str]]) -> None:
+    with Mercury("memory:", settings=ALLOWED) as client:
+        sender = client.to(f"discovery:(registry:{registry[0]})?timeout=100", policy=POLICY)
+        sender.send(Note("1"))
+        eventually(lambda: "no member is found" in (sender.last_error or ""), "the reason is known")
+        assert sender.pending == 1
+
+
 def test_members_are_those_of_the_srv_records(server: NameServer, member: tuple[str, list[str]]) -> None:
     address, handled = member
     port = address.split(":")[2].split("/")[0]

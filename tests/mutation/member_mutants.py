@@ -161,4 +161,15 @@ MEMBERS = (
         test="tests/unit/engine/runtime/test_member_updates.py"
         "::test_address_that_the_client_may_not_use_is_left_out[http://169.254.169.254/svc]",
     ),
+    Mutant(
+        "hosts that a name server says",
+        (
+            Change(
+                "mercury.engine.runtime.srv_records:look_up",
+                "if _HOST.fullmatch(each[2]) and each[3]",
+                "if each[3]",
+            ),
+        ),
+        test="tests/acceptance/test_discovery.py::test_answers_of_a_name_server_are_bounded_and_checked",
+    ),
 )

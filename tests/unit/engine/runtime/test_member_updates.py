@@ -10,7 +10,16 @@ import pytest
 from mercury.engine.address_book import AddressBook
 from mercury.engine.addresses import AddressPolicy
 from mercury.engine.runtime.helper_threads import HelperThreads
-from mercury.engine.runtime.member_updates import INTERVAL, REBALANCED_WITHIN, MemberUpdates, NoFetching
+from mercury.engine.runtime.member_updates import (
+    INTERVAL,
+    NOBODY_INTERVAL,
+    REBALANCED_WITHIN,
+    Fetching,
+    MemberUpdates,
+    NoFetching,
+)
+from mercury.engine.runtime.peers import Peer, Peers
+from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import ConfigurationError, TransportError
 from mercury.testing.clock import FakeClock
 from tests.acceptance.processes import eventually
@@ -171,3 +180,53 @@ def test_transport_that_fetches_nothing_leaves_the_list_as_it_is() -> None:
     updates.update(client.endpoint)
     assert [each.url for each in client.book.addresses(client.endpoint)] == [A, B]
     assert NoFetching().alike(A, A)
+
+
+class Looking:
+    """A client whose members are those of a registry."""
+
+    def __init__(self, options: str = "", transport: Fetching | None = None) -> None:
+        self.clock = FakeClock()
+        self.book = AddressBook()
+        self.endpoint = self.book.add(f"discovery:(registry:http://lists.example/desk){options}").endpoint
+        self.documents = Documents({})
+        self.updates = MemberUpdates(
+            self.book, transport or self.documents, ALLOWED, self.clock, lambda: 0.5, HelperThreads("test")
+        )
+
+    def update(self, document: bytes | None) -> list[str]:
+        self.documents.documents = {} if document is None else {"http://lists.example/desk": document}
+        self.updates.update(self.endpoint)
+        return [each.url for each in self.book.addresses(self.endpoint)]
+
+
+def test_members_that_were_found_stay_while_the_registry_does_not_answer() -> None:
+    client = Looking()
+    assert client.update(None) == []
+    assert client.update(said(C, "http://e.example/svc")) == [C]
+    assert client.update(None) == [C]
+    assert client.update(b"{broken") == [C]
+    assert client.update(said(*(f"http://c.example/{number}" for number in range(65)))) == [C], "too many"
+    assert client.update(said()) == [], "an answer without members says that there are none"
+
+
+def test_filter_leaves_members_out() -> None:
+    assert Looking("?filter=http://c.*").update(said(C, "http://d.example/svc")) == [C]
+    assert Looking().update(said(C, "http://d.example/svc")) == [C, "http://d.example/svc"]
+
+
+def test_member_that_is_looked_up_gets_no_credentials_of_an_entry_of_peers() -> None:
+    peers = Peers({"http://c.example/": Peer(headers={"Authorization": "Bearer secret"})})
+    client = Looking()
+    transport = HttpTransport(peers=peers)
+    assert not transport.alike(C, client.endpoint)
+    assert transport.alike("http://d.example/svc", client.endpoint)
+
+
+def test_registry_is_asked_more_often_while_there_is_no_member() -> None:
+    client = Looking()
+    client.updates.used(client.endpoint)
+    eventually(lambda: len(client.documents.asked) == 1, "it is asked")
+    client.clock.advance(NOBODY_INTERVAL)
+    client.updates.used(client.endpoint)
+    eventually(lambda: len(client.documents.asked) == 2, "it is asked again")
