@@ -14,7 +14,8 @@ from dataclasses import replace
 from benchmarks import ways
 from benchmarks.rounds import Bench, Record, Round, progress, quantile
 
-TURNS, ROWS = 9, 3000
+#: Twelve turns have each of the six orders of three ways twice.
+TURNS, ROWS = 12, 3000
 ON, OFF, AGAIN = "metrics on", "metrics off", "metrics off, again"
 WAYS: Mapping[str, str] = {ON: ways.METRICS, OFF: ways.SAME, AGAIN: ways.SAME}
 #: What is added up: the processes of Mercury, without PostgreSQL.
