@@ -90,7 +90,8 @@ class Outgoing:
         """A sender for an endpoint, or the typed calls of the service that is there.
 
         :param url: the endpoint's ``http(s)`` URL; or several that lead to one store, as
-            ``failover:(http://a/path,http://b/path)?option=value``; or ``failover:NAME`` of the settings.
+            ``failover:(http://a/path,http://b/path)?option=value``; or ``failover:NAME`` of the settings; or
+            ``discovery:(registry:URL)``, whose addresses are looked up.
         :param service: the `Contract` of the service: its operations are called on what is returned.
         :param key: the internal key: messages with the same URL and key share a sequence. 512 bytes of UTF-8 at most.
         :param namespace: of bodies and actions that are made from dataclasses; with ``service`` it is the service's.
