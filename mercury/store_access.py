@@ -23,11 +23,8 @@ def refuse_beside_active_member(store: StorageManager, now: float) -> None:
     :param now: seconds since the epoch.
     :raises ConfigurationError: another process is the active member.
     """
-    member = getattr(store, "active_member", None)
-    if member is None:
-        return  # no other process can have it
     try:
-        found = member()
+        found = store.active_member()
     except StorageError:
         return  # the workers wait for the store, and say so
     if found is not None and found[1] > now:

@@ -51,6 +51,9 @@ class WrappedStore:
     def history_since(self) -> float:
         return self.inner.history_since
 
+    def active_member(self) -> tuple[Claim, float] | None:
+        return self.inner.active_member()
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         return _WrappedTransaction(self, self.inner.transaction())
 

@@ -307,6 +307,13 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Prot
         be missing: a standby was promoted, or a back-up restored. Seconds since the epoch; ``-inf`` = not since it was
         opened. Correct within a transaction that has locked or read something."""
 
+    def active_member(self) -> tuple[Claim, float] | None:
+        """The claim of the active member, where the role is active-standby, and the end of its lease in seconds since
+        the epoch; ``None`` = there is none.
+
+        :raises StorageError: the store failed.
+        """
+
     def transaction(self) -> AbstractContextManager[Transaction]:
         """One unit of work: commits when left normally, rolls back when left with an exception.
 

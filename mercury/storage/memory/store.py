@@ -315,23 +315,23 @@ class MemoryStore:
             return claim
 
     def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
-        claims = (self.claim(resource, owner, now, lease) for resource in resources)
-        return [claim for claim in claims if claim is not None]
+        return [claim for each in resources if (claim := self.claim(each, owner, now, lease)) is not None]
 
     def release(self, claim: Claim) -> None:
         with self.committed.mutex:
             self._check_active(claim.resource)
-            held = self._claims.get(claim.resource)
-            if held is not None and held.claim == claim:
+            if self._holds(claim):
                 del self._claims[claim.resource]
 
     def _holds(self, claim: Claim) -> bool:
-        held = self._claims.get(claim.resource)
-        return held is not None and held.claim == claim
+        return (held := self._claims.get(claim.resource)) is not None and held.claim == claim
 
     def check_claim(self, claim: Claim) -> None:
         if not self._holds(claim):
             raise Conflict(f"the claim on {claim.resource} is lost")
+
+    def active_member(self) -> tuple[Claim, float] | None:
+        return (held.claim, held.until) if (held := self._claims.get(ACTIVE_MEMBER)) is not None else None
 
     def guard_all(self, claim: Claim | None) -> None:
         self.guarded_by = claim

@@ -47,6 +47,14 @@ def test_the_active_member_writes_and_a_standby_does_not(store: StorageManager) 
     assert backlog(store) == 2
 
 
+def test_the_active_member_is_named_until_it_gives_its_claim_back(store: StorageManager) -> None:
+    assert store.active_member() is None
+    claim = active(store, "me")
+    assert store.active_member() == (claim, NOW + LEASE)
+    store.release(claim)
+    assert store.active_member() is None
+
+
 @pytest.mark.parametrize("writes", ["a message", "a sequence", "a row for update"])
 def test_a_member_that_has_lost_its_claim_commits_nothing(store: StorageManager, writes: str) -> None:
     with store.transaction() as tx:
