@@ -23,13 +23,6 @@ OPERATIONS = (
         "test_a_killed_process_is_no_warning_any_more_when_its_claims_are_over_and_another_one_serves",
     ),
     guard(
-        "a store that fails makes a process degraded",
-        "mercury.client.overview:Watch.lateness",
-        "if self._store_fails()",
-        "if False",
-        "tests/storage/test_operator_commands.py::test_a_process_says_soon_that_its_store_is_locked",
-    ),
-    guard(
         "the place of a bulk action",
         "mercury.operations.bulk_actions:BulkActions.advance",
         "if bulk.last is None or mark.key > bulk.last",

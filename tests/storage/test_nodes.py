@@ -144,6 +144,8 @@ def test_a_killed_process_is_no_warning_any_more_when_its_claims_are_over_and_an
         assert line.up == pytest.approx(300.0), "it stopped to run when it was last seen"
         assert store.claim("rmd a", gone.id, now, 3600.0) is not None
         assert command("check", "node", "--store", sql_url).code == 1, "messages wait for its claim"
+        (problem,) = Operations(store).overview().problems
+        assert problem.severity is Severity.WARNING
     finally:
         store.close()
 
