@@ -86,7 +86,7 @@ class Deployment:
 
     async def _start_link(self, to: LinkTo, names: Names) -> None:
         if to.side is not None:
-            link = Link(to.name, partial(self._route, to.side))
+            link = Link(to.name, partial(self._route, to.side, in_turns=not to.backup))
             names.links[to.name] = f"http://{await link.start()}"
         else:
             link, names.links[to.name] = await self._databases.start_link(to.name)
@@ -109,12 +109,12 @@ class Deployment:
     def of(self, side: str) -> list[Member]:
         return [member for member in self.members if member.side == side]
 
-    def _route(self, side: str) -> tuple[Address, str] | None:
+    def _route(self, side: str, *, in_turns: bool) -> tuple[Address, str] | None:
         serving = [member for member in self.of(side) if member.state is State.SERVES]
         if not serving:
             return None
-        self._turn += 1
-        member = serving[self._turn % len(serving)]
+        self._turn += in_turns
+        member = serving[self._turn % len(serving)] if in_turns else serving[0]
         return ("127.0.0.1", member.port), member.name
 
     async def _watch(self) -> None:

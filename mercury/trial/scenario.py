@@ -42,6 +42,8 @@ class LinkTo:
     name: str
     #: The side whose serving members it leads to; ``None`` = it leads to the database.
     side: str | None = None
+    #: It leads to the first program of the side that serves, and the others are its backup; otherwise in turns to all.
+    backup: bool = False
     #: The side that connects; ``None`` = any. What it has sent waits while it is paused, and nothing of another side.
     sender: str | None = None
 

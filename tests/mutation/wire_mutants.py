@@ -123,6 +123,14 @@ WIRE = (
         "test_transport.py::test_header_of_such_a_reply_is_not_remembered[closes]",
     ),
     posting(
+        "connections to another store are not kept",
+        "http_reply:Reply.on_message_complete",
+        "self.status == MISDIRECTED or ",
+        "",
+        "test_store_guard.py::test_connection_to_another_store_is_not_kept_because_a_load_balancer_may_lead_the_next_"
+        "one_elsewhere[421-False]",
+    ),
+    posting(
         "bytes on an idle connection",
         "kept_connections:KeptConnections.take",
         " and not has_input(connection.sock)",

@@ -21,6 +21,8 @@ TOO_MUCH_HEADER = f"the header of the reply has more than {MAX_HEADERS} bytes"
 MAX_INTERIM = 16
 #: The lowest valid status, and the lowest one of a final reply.
 FIRST_STATUS, FIRST_FINAL = 100, 200
+#: The status of a server with another store than the request is for.
+MISDIRECTED = 421
 #: The fewest bytes per chunk of a reply with thousands of chunks: some servers write each token of a document alone.
 BYTES_PER_PIECE = 4
 #: The headers that are read, and the lengths of their names: the names of others need not be compared.
@@ -192,5 +194,6 @@ class Reply:
             self._has_headers = self._has_length = False
             self.content_type, self.store = "", None
             return
-        self.will_close = not self._parser.should_keep_alive()
+        # Behind a load balancer, another connection may lead to the server that is meant (RFC 9110 section 15.5.20).
+        self.will_close = self.status == MISDIRECTED or not self._parser.should_keep_alive()
         self.complete = True

@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.runtime.helper_threads import HelperThreads
+from mercury.engine.runtime.http_reply import MISDIRECTED
 from mercury.errors import StorageError, TransportError
 from mercury.wire.envelope import HttpMessage
 
@@ -25,8 +26,8 @@ V = TypeVar("V")
 MOST = 10_000
 #: How often a refusal at one address is noted in the store within `LOG_INTERVAL`: a peer may state any id.
 MOST_NOTES = 4
-#: The HTTP status of a server with another store than the request is for, and its id if a proxy has removed the header.
-MISDIRECTED, UNNAMED = 421, "not named"
+#: The id of another store, if a proxy has removed the header.
+UNNAMED = "not named"
 #: What belongs to a sequence at the other side without saying which store that is in.
 _UNMARKED = frozenset({Purpose.ACKNOWLEDGEMENT, Purpose.DESTINATION_END})
 

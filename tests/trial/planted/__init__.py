@@ -103,7 +103,8 @@ OTHER_STORES, BOTH = "receive/before/kill:server-active/", ("server", "other")
 
 
 def other_stores(fleet: Scenario, module: str) -> Scenario:
-    """A fleet of which each server has a store of its own. What both have handled counts as arrived.
+    """A fleet of which each server has a store of its own; the second is the backup of the first, as behind a load
+    balancer. What both have handled counts as arrived.
 
     :param module: the applications of both sides.
     """
@@ -113,7 +114,11 @@ def other_stores(fleet: Scenario, module: str) -> Scenario:
         for each in made.programs
     )
     databases = MappingProxyType({"client": "embedded", "server": "embedded", "other": "embedded"})
-    return dataclasses.replace(made, programs=programs, databases=databases, stream=0.0, limit=None, patience=10.0)
+    # While the first is away, connections lead to the backup; where that one is refused, the messages wait.
+    links = tuple(dataclasses.replace(each, backup=each.name == "there") for each in made.links)
+    return dataclasses.replace(
+        made, programs=programs, links=links, databases=databases, stream=0.0, limit=None, patience=10.0
+    )
 
 
 @contextlib.contextmanager
@@ -147,5 +152,9 @@ def results(defect: Planted) -> list[BranchResult]:
 
 def without_defect() -> dict[str, Planted]:
     """A right deployment beside a planted defect, with the same settings and in the same branch."""
-    whole = paused(scenario(Deployment.PAIR))
-    return {"members of a pair without a fence": Planted(whole, PAUSED, frozenset({Verdict.RIGHT}))}
+    pair, fleet = scenario(Deployment.PAIR), scenario(Deployment.FLEET)
+    stores = other_stores(fleet, "refusing")
+    return {
+        "members of a pair without a fence": Planted(paused(pair), PAUSED, frozenset({Verdict.RIGHT})),
+        "members with different stores": Planted(stores, OTHER_STORES, frozenset({Verdict.RIGHT})),
+    }

@@ -141,6 +141,19 @@ def test_server_that_says_without_an_id_that_it_is_another_store_is_believed() -
     assert guarded.answers("s1", probe=True)
 
 
+@pytest.mark.parametrize(("status", "kept"), [(202, True), (421, False)])
+def test_connection_to_another_store_is_not_kept_because_a_load_balancer_may_lead_the_next_one_elsewhere(
+    status: int, kept: bool
+) -> None:
+    head = b"HTTP/1.1 %d X\r\nMercury-Store: s2\r\nContent-Length: 0\r\n\r\n" % status
+    reply, heads = Reply(100), KnownHeads()
+    reply.feed(head)
+    assert reply.complete
+    assert reply.will_close is not kept
+    heads.learn(head, reply)
+    assert (heads.read(head) is not None) is kept
+
+
 def test_failed_exchange_and_what_is_for_no_store_pass() -> None:
     guarded = Guarded()
     error = TransportError(f"{A}: refused")
