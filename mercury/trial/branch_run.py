@@ -8,7 +8,7 @@ import time
 from mercury.errors import MercuryError, TransientStorageError
 from mercury.trial.databases import Undo
 from mercury.trial.deployment import START_TIMEOUT, Deployment
-from mercury.trial.faults import RULES, Action, Rank, Release, Subject
+from mercury.trial.faults import RULES, Action, Fault, Rank, Release, Subject
 from mercury.trial.judging import ArrivedRow, Finding, Gaps, Sent, Verdict, gaps, judge
 from mercury.trial.link import Connection, Trigger
 from mercury.trial.programs.messages import Kind, checksum, content
@@ -18,6 +18,8 @@ from mercury.trial.tree import Branch
 
 #: Seconds between two looks at the tables.
 LOOK = 0.05
+#: How long a member that was woken may take to write what it had begun, before its rows are looked at, in seconds.
+WAKING = 0.5
 #: How long a step is waited for, in seconds, unless the half of the patience is longer.
 STEP_TIMEOUT = 15.0
 
@@ -228,6 +230,8 @@ class BranchRun:
         of = self._scenario.members_table
         if of is None:
             return []
+        if any(each.fault is Fault.PAUSE for each in self._branch.actions):
+            await asyncio.sleep(WAKING)
         try:
             return await asyncio.to_thread(self._deployment.tables.by_replaced, of, since)
         except TransientStorageError:
