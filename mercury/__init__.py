@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mercury.engine.address_book import FailoverSettings
     from mercury.engine.addresses import AddressPolicy
     from mercury.engine.application import MessageContext
+    from mercury.engine.discovery_settings import DiscoverySettings
     from mercury.engine.lateness import WatchSettings
     from mercury.engine.log_settings import LogSettings
     from mercury.engine.membership import MemberRole
@@ -109,6 +110,7 @@ _WHERE = {
     "Direction": "mercury.storage.letters",
     "Ending": "mercury.storage.application",
     "EngineSettings": "mercury.engine.settings",
+    "DiscoverySettings": "mercury.engine.discovery_settings",
     "FailoverSettings": "mercury.engine.address_book",
     "FailureReason": "mercury.statemachine.events",
     "Fault": "mercury.statemachine.faults",
@@ -206,6 +208,7 @@ __all__ = [
     "DestinationPolicy",
     "Direction",
     "Ending",
+    "DiscoverySettings",
     "EngineSettings",
     "FailoverSettings",
     "FailureReason",

@@ -25,6 +25,7 @@ from mercury.engine.members import Members
 from mercury.engine.membership import MemberRole, MemberStatus
 from mercury.engine.observers import Observer
 from mercury.engine.registry import Registry
+from mercury.engine.runtime.announcing import Announcing
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.lease import ActiveLease
 from mercury.engine.runtime.peers import Peer, Peers
@@ -156,6 +157,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         #: The processes that clients may use; ``None`` = they are not named.
         self.members = Members(settings.failover) if settings.failover.public_address is not None else None
         responses = responses_url(settings.address)
+        self._announcing = Announcing(settings.discovery, settings.failover.public_address, self.ids.new)
         self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
         self._given_transport = transport
         self._make_runtime = runtime
@@ -284,6 +286,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
 
         :param deadline: seconds to wait at most; left out, the settings'.
         """
+        self._announcing.stop()
         with self._mutex:
             server, self._server = self._server, None
         if server is not None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from mercury.client.overview import Watch
 from mercury.engine.registry import Registry
+from mercury.engine.runtime.announcing import Announcing
 from mercury.errors import ConfigurationError
 from mercury.service.definition import Service
 from mercury.settings import Settings, store_name
@@ -43,6 +44,7 @@ class Hosting:
     _security: SecurityParties
     _services: list[Service]
     _server: BackgroundServer | None
+    _announcing: Announcing
     #: What ends before the store is closed.
     _at_stop: list[Callable[[], None]]
 
@@ -163,12 +165,23 @@ class Hosting:
         return metrics_router(text, prometheus.CONTENT_TYPE, self.settings.http.status_token)
 
     def lifespan(self, app: FastAPI) -> AbstractAsyncContextManager[None]:
-        """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way."""
+        """The lifespan of a FastAPI application: starts with it, and stops with it in an orderly way.
+
+        Meanwhile the process is announced, if the settings ``discovery`` say so.
+        """
         from mercury.service.host import lifespan_of
 
         # An HTTP server has let its exchanges end before it says so here: half of the time is taken to be gone.
         deadline = self.settings.http.shutdown_deadline / 2
-        return lifespan_of(self.start, partial(self.stop, deadline))(app)
+        return lifespan_of(self._start_hosting, partial(self.stop, deadline))(app)
+
+    def _start_hosting(self) -> None:
+        self.start()
+        try:
+            self._announcing.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def listen(self, *services: Service, host: str = "127.0.0.1", port: int = 0) -> str:
         """Serve in a thread of this process and start: for clients that listen, and for small servers.

@@ -21,6 +21,7 @@ from typing import Any
 from mercury.console.settings import MIN_TOKEN, ConsoleSettings
 from mercury.engine.address_book import FailoverSettings
 from mercury.engine.addresses import split_url
+from mercury.engine.discovery_settings import DiscoverySettings
 from mercury.engine.lateness import WatchSettings
 from mercury.engine.log_settings import LogSettings
 from mercury.engine.membership import MemberRole
@@ -190,6 +191,7 @@ class Settings:
     #: For sequences at services that have no policy of their own.
     destination: DestinationPolicy = field(default_factory=DestinationPolicy)
     failover: FailoverSettings = field(default_factory=FailoverSettings)
+    discovery: DiscoverySettings = field(default_factory=DiscoverySettings)
     xa: XaSettings = field(default_factory=XaSettings)
     retention: RetentionSettings = field(default_factory=RetentionSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
@@ -201,6 +203,8 @@ class Settings:
     def __post_init__(self) -> None:
         at_least(0, store_wait=self.store_wait)
         above(0, role_lease=self.role_lease)
+        if self.discovery.announces is not None and self.failover.public_address is None:
+            raise ConfigurationError(f"discovery.{self.discovery.announces}: it needs failover.public_address")
 
 
 @dataclass(frozen=True, slots=True)

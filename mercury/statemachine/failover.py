@@ -86,6 +86,20 @@ class SrvName:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AnnouncedMembers:
+    """Members that announce themselves in the local network, and the path of the service there."""
+
+    #: ``zeroconf`` or ``multicast``.
+    agent: str
+    #: The service type without the last dot, ``_service._tcp.local``; or the multicast group, ``address:port``.
+    name: str
+    group: str
+    path: str
+    #: The IPv4 address of the interface that is used; ``None`` = the host's choice.
+    interface: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FailoverOptions:
     """How the addresses of one destination are used. Times are seconds."""
 
@@ -113,13 +127,16 @@ class FailoverOptions:
     update_url: str | None = None
     #: The addresses are those of these SRV records, in their order.
     update_srv: SrvName | None = None
+    #: The addresses are those of the members that answer in the local network.
+    update_announced: AnnouncedMembers | None = None
     #: A regular expression: members whose whole URL does not match are left out; empty = none is.
     members_filter: str = ""
 
     @property
     def asks(self) -> bool:
         """Whether the addresses may change."""
-        return self.updates or self.update_url is not None or self.update_srv is not None
+        looked_up = (self.update_url, self.update_srv, self.update_announced)
+        return self.updates or any(each is not None for each in looked_up)
 
 
 @dataclass(slots=True)

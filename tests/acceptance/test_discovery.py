@@ -1,12 +1,15 @@
-"""A client looks up the members of its destination in a registry or in DNS, and uses those that it may."""
+"""A client looks up the members of its destination, and uses those that it may."""
 
 from __future__ import annotations
 
 import json
 import socket
+import sys
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from uuid import uuid4
 
 import dns.flags
 import dns.message
@@ -16,13 +19,16 @@ import pytest
 
 from mercury import Mercury, RetransmissionPolicy, Service, SourcePolicy
 from mercury.engine.addresses import AddressPolicy
+from mercury.engine.discovery_settings import DiscoverySettings
+from mercury.engine.runtime.announcing import Announcing
 from mercury.engine.runtime.srv_records import look_up, ordered
 from mercury.engine.settings import EngineSettings
 from mercury.errors import TransportError
 from mercury.settings import Settings
 from mercury.statemachine.failover import SrvName
 from tests.acceptance.app import Note
-from tests.acceptance.processes import eventually
+from tests.acceptance.processes import Running, eventually
+from tests.acceptance.test_announced_members import free_multicast
 
 POLICY = SourcePolicy(retransmission=RetransmissionPolicy(base=0.2, cap=0.4))
 ALLOWED = Settings(engine=EngineSettings(addresses=AddressPolicy(("http://127.0.0.1:*", "http://localhost:*"))))
@@ -128,6 +134,43 @@ def test_message_waits_in_the_store_until_the_registry_names_a_member(
         members += ["http://169.254.169.254/services/desk", "http://u:p@127.0.0.1/x", "file:///etc/passwd", address]
         eventually(lambda: handled == ["1"] and sender.pending == 0, "it goes when there is a member")
         assert [each.url for each in book.addresses(sender.endpoint)] == [address]
+
+
+def test_each_agent_works_twice_in_a_process_and_in_two_processes(
+    registry: tuple[str, list[str]], server: NameServer, member: tuple[str, list[str]]
+) -> None:
+    (url, members), (address, handled) = registry, member
+    members.append(address)
+    base, port = address.removesuffix("/services/desk"), address.split(":")[2].split("/")[0]
+    server.records = [f"10 1 {port} localhost."]
+    group, multicast = uuid4().hex, free_multicast()
+    network = f"path=/services/desk&interface=127.0.0.1&group={group}"
+    uris = [
+        f"discovery:(static:({address}))",
+        f"discovery:(registry:{url})",
+        f"discovery:(dns:{NAME})?path=/services/desk&scheme=http&nameserver={server.address}",
+        f"discovery:(zeroconf:_mercury._tcp.local.)?{network}",
+        f"discovery:(multicast://{multicast})?{network}",
+    ]
+    settings = DiscoverySettings(
+        zeroconf="_mercury._tcp.local.", multicast=multicast, group=group, interface="127.0.0.1"
+    )
+    announcing = Announcing(settings, base, lambda: uuid4().urn)
+    announcing.start()
+    clients = [Mercury("memory:", settings=ALLOWED) for _ in range(2)]
+    try:
+        with Running(sys.executable, "-m", "tests.acceptance.discovering", *uris) as other:
+            for client in clients:
+                client.start()
+                for uri in uris:
+                    client.to(uri, policy=POLICY).send(Note(uri))
+            eventually(lambda: len(handled) == 15, "all clients have found it")
+            assert Counter(handled) == dict.fromkeys(uris, 3)
+            other.terminate()
+    finally:
+        for client in clients:
+            client.stop()
+        announcing.stop()
 
 
 def test_member_that_the_settings_do_not_allow_gets_nothing(

@@ -142,6 +142,7 @@ ONLY_IN = MappingProxyType(
         "lxml": (("mercury/wire/*", "mercury/wsdl/*", "mercury/security/*", "mercury/client/zeep*"), ()),
         "zeep": (("mercury/client/zeep*",), ("mercury/wsdl/zeep_types.py",)),
         "dns": (("mercury/engine/runtime/srv_records.py",), ()),
+        "zeroconf": (("mercury/engine/runtime/zeroconf_agent.py",), ()),
         # The extra `security`: loaded when a setting names a certificate.
         "signxml": (("mercury/security/signature.py",), ()),
         "cryptography": (("mercury/security/*",), ()),
@@ -177,6 +178,7 @@ ONLY_IN = MappingProxyType(
                 "mercury/engine/runtime/exchange_loop.py",
                 "mercury/engine/runtime/http_connection.py",
                 "mercury/engine/runtime/kept_connections.py",
+                "mercury/engine/runtime/multicast_agent.py",
                 "mercury/engine/runtime/resolver.py",
             ),
             (),

@@ -12,7 +12,8 @@ from typing import Protocol, runtime_checkable
 from mercury.engine.address_book import AddressBook
 from mercury.engine.addresses import AddressPolicy, server_of, split_url
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
-from mercury.engine.members import QUERY, MemberList, read_members
+from mercury.engine.members import MOST, QUERY, MemberList, read_members
+from mercury.engine.runtime import multicast_agent, zeroconf_agent
 from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.srv_records import look_up
 from mercury.errors import ConfigurationError, TransportError
@@ -81,6 +82,8 @@ class MemberUpdates:
         self._mutex = threading.Lock()
         #: When each destination may be asked again.
         self._next: dict[str, float] = {}
+        #: Destinations that are being asked for.
+        self._asking: set[str] = set()
         self._refusals = LogLimiter(1, LOG_INTERVAL)
 
     def used(self, endpoint: str) -> None:
@@ -94,10 +97,18 @@ class MemberUpdates:
         now = self._clock()
         interval = INTERVAL if self._book.addresses(endpoint) else NOBODY_INTERVAL
         with self._mutex:
-            if now < self._next.get(endpoint, now) <= now + INTERVAL:
+            if endpoint in self._asking or now < self._next.get(endpoint, now) <= now + INTERVAL:
                 return
+            self._asking.add(endpoint)
             self._next[endpoint] = now + interval * (1 + self._chance()) / 2
-        self._helpers.run(partial(self.update, endpoint))
+        self._helpers.run(partial(self._ask, endpoint))
+
+    def _ask(self, endpoint: str) -> None:
+        try:
+            self.update(endpoint)
+        finally:
+            with self._mutex:
+                self._asking.discard(endpoint)
 
     def update(self, endpoint: str) -> None:
         """Ask for the members of a destination. If nothing answers, the given addresses are used again; where none are
@@ -106,7 +117,7 @@ class MemberUpdates:
             given = self._book.given(endpoint)
             for url in self._sources(endpoint, given):
                 try:
-                    found = self._read(endpoint, url)
+                    found = self._read(endpoint, url, given)
                 except (TransportError, ValueError) as error:
                     log.info("%s: its members are not known: %s: %s", endpoint, url, error)
                     continue
@@ -119,20 +130,28 @@ class MemberUpdates:
         except ConfigurationError as error:
             log.info("%s", error)  # the settings no longer have it
 
-    def _read(self, endpoint: str, url: str) -> MemberList:
+    def _read(self, endpoint: str, url: str, given: tuple[str, ...]) -> MemberList:
         """What a source says.
 
         :raises TransportError, ValueError: it does not answer, or not with members.
         """
-        srv = self._book.options(endpoint).update_srv
-        if srv is not None:
-            return MemberList(urls=look_up(srv, self._chance))
+        options = self._book.options(endpoint)
+        if options.update_srv is not None:
+            return MemberList(urls=look_up(options.update_srv, self._chance))
+        announced = options.update_announced
+        if announced is not None:
+            zeroconf = announced.agent == "zeroconf"
+            urls = zeroconf_agent.look_up(announced) if zeroconf else multicast_agent.look_up(announced, self._chance)
+            # Anybody may have answered: what may be used comes first, so that a flood of others does not hide it.
+            urls = tuple(sorted(urls, key=lambda each: self._problem(endpoint, each, given) is not None))
+            return MemberList(urls=urls[:MOST])
         return read_members(self._transport.get(url))
 
     def _sources(self, endpoint: str, given: tuple[str, ...]) -> Iterator[str]:
         """The URLs to ask, the best first."""
         options = self._book.options(endpoint)
-        url = options.update_srv.name if options.update_srv is not None else options.update_url
+        looked_up = options.update_srv or options.update_announced
+        url = looked_up.name if looked_up is not None else options.update_url
         if url is not None:
             yield url
             return

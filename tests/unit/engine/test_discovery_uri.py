@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from mercury.engine.address_book import AddressBook, FailoverSettings
+from mercury.engine.discovery_settings import DiscoverySettings
 from mercury.engine.discovery_uri import read_destination
 from mercury.engine.failover_uri import is_failover, read_failover
 from mercury.errors import ConfigurationError
+from mercury.settings import Settings
+from mercury.statemachine.failover import AnnouncedMembers
 
 REGISTRY = "discovery:(registry:https://lists.example/desk)"
 DNS = "discovery:(dns:_mercury._tcp.example.org)?path=/services/desk"
+
+ZEROCONF = "discovery:(zeroconf:_mercury._tcp.local.)?path=/services/desk"
+MULTICAST = "discovery:(multicast://239.255.42.99:6155)?path=/services/desk"
 
 
 def test_static_list_is_the_same_destination_as_the_list() -> None:
@@ -31,7 +37,7 @@ def test_registry_and_name_have_no_addresses_before_they_are_looked_up() -> None
     assert is_failover(registry.endpoint)
 
 
-@pytest.mark.parametrize("uri", [REGISTRY, DNS, f"{DNS}%3Fa%26b&scheme=http"])
+@pytest.mark.parametrize("uri", [REGISTRY, DNS, f"{DNS}%3Fa%26b&scheme=http", ZEROCONF, f"{MULTICAST}&group=g"])
 def test_process_that_has_only_the_store_knows_where_to_look(uri: str) -> None:
     found = read_destination(uri)
     again = read_destination(found.endpoint)
@@ -53,8 +59,14 @@ def test_name_of_the_settings_may_be_looked_up() -> None:
         ("discovery:desk", "no agent"),
         ("discovery:()", "no agent"),
         ("discovery:(carrier:pigeon)", "there is no agent 'carrier'"),
-        ("discovery:(multicast://239.255.2.3:6155)", "no agent multicast: any host"),
-        ("discovery:(zeroconf:_mercury._tcp.local.)", "no agent zeroconf: any host"),
+        ("discovery:(multicast://default)?path=/x", "multicast://239.255.42.99:6155"),
+        ("discovery:(multicast://10.0.0.1:6155)?path=/x", "multicast://239.255.42.99:6155"),
+        (f"{MULTICAST}&interface=eth0", "no IPv4 address"),
+        (f"{MULTICAST}&nameserver=127.0.0.1:53", "nameserver: failover: has no such option"),
+        ("discovery:(multicast://239.255.42.99:6155?group=a)?path=/x&group=b", "group: the option stands twice"),
+        ("discovery:(zeroconf:_mercury._tcp.local.)", "path=/... is needed"),
+        ("discovery:(zeroconf:_mercury._tcp.example.org)?path=/x", "_service._tcp.local."),
+        (f"{ZEROCONF}&group=a,b", "group: 'a,b'"),
         ("discovery:(registry:ftp://x/y)", "not a URL"),
         ("discovery:(registry:http://u:p@x/y)", "has a user"),
         ("discovery:(static:())", "there is no address"),
@@ -83,5 +95,44 @@ def test_error_is_raised_at_once(uri: str, reason: str) -> None:
 
 def test_extra_that_is_not_installed_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mercury.engine.discovery_uri.find_spec", lambda _: None)
+    for uri in (DNS, ZEROCONF):
+        with pytest.raises(ConfigurationError, match="mercury-rm\\[discovery\\]"):
+            read_destination(uri)
+    monkeypatch.setattr("mercury.engine.discovery_settings.find_spec", lambda _: None)
     with pytest.raises(ConfigurationError, match="mercury-rm\\[discovery\\]"):
-        read_destination(DNS)
+        DiscoverySettings(zeroconf="_mercury._tcp.local.")
+
+
+def test_members_of_the_local_network_are_of_a_group() -> None:
+    found = read_destination(f"{ZEROCONF}&filter=https://.*&interface=127.0.0.1")
+    assert found.options.update_announced == AnnouncedMembers(
+        agent="zeroconf",
+        name="_mercury._tcp.local",
+        group="default",
+        path="/services/desk",
+        interface="127.0.0.1",
+    )
+    assert (found.options.members_filter, found.options.asks, found.urls) == ("https://.*", True, ())
+    inside = read_destination("discovery:(multicast://239.255.42.99:6155?group=g)?path=/services/desk")
+    assert inside == read_destination(f"{MULTICAST}&group=g")
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"zeroconf": "mercury"}, "zeroconf: "),
+        ({"multicast": "239.255.42.99"}, "multicast: "),
+        ({"multicast": "239.255.42.99:0"}, "multicast: "),
+        ({"group": ""}, "group: "),
+        ({"interface": "lo"}, "interface: "),
+    ],
+)
+def test_wrong_setting_of_an_announcement_is_named(settings: dict[str, str], reason: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        DiscoverySettings(**settings)
+    assert str(raised.value).startswith(reason)
+
+
+def test_announcement_needs_an_address() -> None:
+    with pytest.raises(ConfigurationError, match=r"discovery.multicast: it needs failover.public_address"):
+        Settings(discovery=DiscoverySettings(multicast="239.255.42.99:6155"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 
 import pytest
@@ -230,3 +231,36 @@ def test_registry_is_asked_more_often_while_there_is_no_member() -> None:
     client.clock.advance(NOBODY_INTERVAL)
     client.updates.used(client.endpoint)
     eventually(lambda: len(client.documents.asked) == 2, "it is asked again")
+
+
+def test_forged_answers_do_not_hide_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    forged = [f"http://forged.example:{number}/svc" for number in range(1, 200)]
+    answers = (*forged, C, "not a URL")
+    monkeypatch.setattr("mercury.engine.runtime.multicast_agent.look_up", lambda wanted, chance: answers)
+    book = AddressBook()
+    endpoint = book.add("discovery:(multicast://239.255.42.99:6155)?path=/svc").endpoint
+    updates = MemberUpdates(book, NoFetching(), ALLOWED, FakeClock(), lambda: 0.5, HelperThreads("test"))
+    updates.update(endpoint)
+    assert [each.url for each in book.addresses(endpoint)] == []
+    monkeypatch.setattr(NoFetching, "alike", lambda self, url, other: True)
+    updates.update(endpoint)
+    assert [each.url for each in book.addresses(endpoint)] == [C]
+
+
+def test_destination_is_asked_for_once_at_a_time() -> None:
+    client, answers, asked = Looking(), threading.Event(), threading.Event()
+
+    def get(url: str) -> bytes:
+        client.documents.asked.append(url)
+        asked.set()
+        answers.wait()
+        return said(C)
+
+    client.documents.get = get  # type: ignore[method-assign]
+    client.updates.used(client.endpoint)
+    asked.wait()
+    client.clock.advance(10 * INTERVAL)
+    client.updates.used(client.endpoint)
+    assert len(client.documents.asked) == 1
+    answers.set()
+    eventually(lambda: client.book.addresses(client.endpoint), "it has answered")
