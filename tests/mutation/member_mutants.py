@@ -162,6 +162,39 @@ MEMBERS = (
         "::test_address_that_the_client_may_not_use_is_left_out[http://169.254.169.254/svc]",
     ),
     Mutant(
+        "flood of answers in the local network",
+        (
+            Change(
+                "mercury.engine.runtime.member_updates:MemberUpdates._read",
+                "self._problem(endpoint, each, given) is not None",
+                "False",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_member_updates.py::test_forged_answers_do_not_hide_members",
+    ),
+    Mutant(
+        "answers to the questions of others",
+        (
+            Change(
+                "mercury.engine.runtime.multicast_agent:_read",
+                ' or asked not in (None, found.get("id"))',
+                "",
+            ),
+        ),
+        test="tests/acceptance/test_announced_members.py::test_garbage_and_answers_to_other_questions_are_no_members",
+    ),
+    Mutant(
+        "questions that are shorter than their answers",
+        (
+            Change(
+                "mercury.engine.runtime.multicast_agent:MulticastMember.answer",
+                "len(datagram) != QUESTION_BYTES or ",
+                "",
+            ),
+        ),
+        test="tests/acceptance/test_announced_members.py::test_member_answers_no_other_datagram",
+    ),
+    Mutant(
         "hosts that a name server says",
         (
             Change(

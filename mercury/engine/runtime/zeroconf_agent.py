@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zeroconf import ServiceStateChange, Zeroconf
 
 #: Seconds that a question takes: it is asked twice, and a member repeats an answer once a second at most (RFC 6762).
-LIFETIME = 2.5
+LIFETIME = 2.0
 #: The most instances that are read.
 MOST_READ = 1024
 
