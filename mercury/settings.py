@@ -205,6 +205,8 @@ class Settings:
         above(0, role_lease=self.role_lease)
         if self.discovery.announces is not None and self.failover.public_address is None:
             raise ConfigurationError(f"discovery.{self.discovery.announces}: it needs failover.public_address")
+        if self.discovery.announces is not None and self.stage.store is not None:
+            raise ConfigurationError(f"discovery.{self.discovery.announces}: sequences behind a stage have one process")
 
 
 @dataclass(frozen=True, slots=True)

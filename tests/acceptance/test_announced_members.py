@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from fastapi import FastAPI
 from zeroconf import ServiceInfo, Zeroconf
 
 from mercury import Mercury, RetransmissionPolicy, Service, SourcePolicy
@@ -157,10 +159,10 @@ def test_members_and_clients_may_be_several_at_once_and_leave_no_thread(
     assert not new_threads()
 
 
-def test_question_that_nobody_answers_ends(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_question_that_no_member_answers_ends(network: Network, monkeypatch: pytest.MonkeyPatch) -> None:
     for agent in (zeroconf_agent, multicast_agent):
         monkeypatch.setattr(agent, "LIFETIME", 0.3)
-    with pytest.raises(TransportError, match="nobody answers"):
+    with pytest.raises(TransportError, match="no member answers"):
         network.look_up()
 
 
@@ -170,6 +172,17 @@ def test_interface_that_the_host_has_not_is_said(
     settings = replace(network.settings, interface="192.0.2.1")
     with pytest.raises(ConfigurationError, match=f"discovery.{network.agent}: "):
         Announcing(settings, "http://a", lambda: "x").start()
+    mercury = Mercury(
+        "memory:", settings=Settings(failover=FailoverSettings(public_address="http://a"), discovery=settings)
+    )
+
+    async def serve() -> None:
+        async with mercury.lifespan(FastAPI()):
+            raise AssertionError("it serves without being announced")
+
+    with pytest.raises(ConfigurationError, match=f"discovery.{network.agent}: "):
+        asyncio.run(serve())
+    assert mercury.running_runtime is None
     assert not new_threads()
 
 

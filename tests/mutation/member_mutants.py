@@ -170,7 +170,7 @@ MEMBERS = (
                 "False",
             ),
         ),
-        test="tests/unit/engine/runtime/test_member_updates.py::test_forged_answers_do_not_hide_members",
+        test="tests/unit/engine/runtime/test_member_updates.py::test_forged_answers_do_not_hide_members_or_fill_the_log",
     ),
     Mutant(
         "answers to the questions of others",

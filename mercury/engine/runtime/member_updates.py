@@ -142,7 +142,7 @@ class MemberUpdates:
         if announced is not None:
             zeroconf = announced.agent == "zeroconf"
             urls = zeroconf_agent.look_up(announced) if zeroconf else multicast_agent.look_up(announced, self._chance)
-            # Anybody may have answered: what may be used comes first, so that a flood of others does not hide it.
+            # Any host may have answered: what may be used comes first, so that a flood of others does not hide it.
             urls = tuple(sorted(urls, key=lambda each: self._problem(endpoint, each, given) is not None))
             return MemberList(urls=urls[:MOST])
         return read_members(self._transport.get(url))
@@ -164,7 +164,9 @@ class MemberUpdates:
         if url in given:
             return True
         problem = self._problem(endpoint, url, given)
-        if problem is not None and self._refusals.allow(f"{endpoint} {url}", self._clock()):
+        # In the local network any host can name new addresses all the time.
+        about = endpoint if self._book.options(endpoint).update_announced is not None else f"{endpoint} {url}"
+        if problem is not None and self._refusals.allow(about, self._clock()):
             log.warning("%s: the member %r is not used: %s", endpoint, url, problem, extra={"endpoint": endpoint})
         return problem is None
 

@@ -1,7 +1,7 @@
 """Members that answer questions to a multicast group, and the question of a client (decision 86).
 
 A question is a JSON object in a datagram of `QUESTION_BYTES`, filled up with blanks: an answer is never longer, so
-that nobody can use members to multiply traffic to a forged address. An answer repeats the question's id: who does not
+that no host can use members to multiply traffic to a forged address. An answer repeats the question's id: who does not
 see the question cannot answer it.
 """
 
@@ -39,7 +39,7 @@ def look_up(wanted: AnnouncedMembers, chance: Callable[[], float]) -> tuple[str,
     """The URLs of the members that answer now, in the order of their answers. They may be anything.
 
     :param chance: returns random numbers, 0 <= n < 1.
-    :raises TransportError: nobody answers, or nothing can be sent.
+    :raises TransportError: no member answers, or nothing can be sent.
     """
     asked = f"{int(chance() * 2**53):014x}"
     question = json.dumps({"question": "members", "group": wanted.group, "id": asked}).encode().ljust(QUESTION_BYTES)
@@ -68,7 +68,7 @@ def look_up(wanted: AnnouncedMembers, chance: Callable[[], float]) -> tuple[str,
     except OSError as error:
         raise TransportError(f"multicast://{wanted.name}: {error}") from error
     if not found:
-        raise TransportError(f"multicast://{wanted.name}: nobody answers")
+        raise TransportError(f"multicast://{wanted.name}: no member answers")
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ def look_up(wanted: AnnouncedMembers) -> tuple[str, ...]:
 
     Nothing is remembered between two questions: a member that was killed, and has announced no end, is not found.
 
-    :raises TransportError: nobody answers, or nothing can be sent.
+    :raises TransportError: no member answers, or nothing can be sent.
     """
     from zeroconf import DNSQuestionType, Error, ServiceBrowser, ServiceInfo
 
@@ -56,7 +56,7 @@ def look_up(wanted: AnnouncedMembers) -> tuple[str, ...]:
     except (Error, OSError, ValueError) as error:
         raise TransportError(f"{wanted.name}: {error}") from error
     if not found:
-        raise TransportError(f"{wanted.name}: nobody answers")
+        raise TransportError(f"{wanted.name}: no member answers")
     return tuple(found)
 
 
@@ -92,7 +92,7 @@ class ZeroconfMember:
                 server=server,
                 parsed_addresses=own,
             )
-            # The name is unique, so nobody is asked for it before.
+            # The name is unique, so no host is asked for it before.
             self._zeroconf.register_service(info, cooperating_responders=True)
         except (Error, OSError, ValueError) as error:
             self._zeroconf.close()

@@ -8,6 +8,7 @@ from mercury.engine.address_book import AddressBook, FailoverSettings
 from mercury.engine.discovery_settings import DiscoverySettings
 from mercury.engine.discovery_uri import read_destination
 from mercury.engine.failover_uri import is_failover, read_failover
+from mercury.engine.stage_room import StageSettings
 from mercury.errors import ConfigurationError
 from mercury.settings import Settings
 from mercury.statemachine.failover import AnnouncedMembers
@@ -133,6 +134,12 @@ def test_wrong_setting_of_an_announcement_is_named(settings: dict[str, str], rea
     assert str(raised.value).startswith(reason)
 
 
-def test_announcement_needs_an_address() -> None:
+def test_announcement_needs_an_address_and_no_stage() -> None:
     with pytest.raises(ConfigurationError, match=r"discovery.multicast: it needs failover.public_address"):
         Settings(discovery=DiscoverySettings(multicast="239.255.42.99:6155"))
+    with pytest.raises(ConfigurationError, match=r"discovery.multicast: sequences behind a stage"):
+        Settings(
+            discovery=DiscoverySettings(multicast="239.255.42.99:6155"),
+            failover=FailoverSettings(public_address="http://a"),
+            stage=StageSettings(store="sqlite:///stage.db"),
+        )

@@ -233,7 +233,9 @@ def test_registry_is_asked_more_often_while_there_is_no_member() -> None:
     eventually(lambda: len(client.documents.asked) == 2, "it is asked again")
 
 
-def test_forged_answers_do_not_hide_members(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_forged_answers_do_not_hide_members_or_fill_the_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     forged = [f"http://forged.example:{number}/svc" for number in range(1, 200)]
     answers = (*forged, C, "not a URL")
     monkeypatch.setattr("mercury.engine.runtime.multicast_agent.look_up", lambda wanted, chance: answers)
@@ -242,6 +244,7 @@ def test_forged_answers_do_not_hide_members(monkeypatch: pytest.MonkeyPatch) -> 
     updates = MemberUpdates(book, NoFetching(), ALLOWED, FakeClock(), lambda: 0.5, HelperThreads("test"))
     updates.update(endpoint)
     assert [each.url for each in book.addresses(endpoint)] == []
+    assert len([each for each in caplog.records if "is not used" in each.message]) == 1
     monkeypatch.setattr(NoFetching, "alike", lambda self, url, other: True)
     updates.update(endpoint)
     assert [each.url for each in book.addresses(endpoint)] == [C]
