@@ -15,7 +15,9 @@ OPERATIONS = Path(__file__).resolve().parents[2] / "mercury/operations"
 def test_the_list_has_every_action_of_the_program() -> None:
     text = "".join(each.read_text() for each in OPERATIONS.glob("*.py"))
     named = re.findall(
-        r'(?:note\(\s*tx, (?:self\._clock, )?actor|told\(|_become\([^)]*actor|_end\(name, actor), "([a-z ]+)"', text
+        r"(?:note\(\s*tx, (?:self\._clock, )?actor|entry_of\(\s*self\._clock\(\), actor|told\("
+        r'|_become\([^)]*actor|_end\(name, actor), "([a-z ]+)"',
+        text,
     )
     named += re.findall(r'told\("([a-z ]+)"|self\._note\(tx, "([a-z]+)"', text)
     flat = {each for found in named for each in ([found] if isinstance(found, str) else found) if each}
