@@ -31,7 +31,9 @@ from mercury.statemachine.failover import AnnouncedMembers
 from tests.acceptance.app import Note
 from tests.acceptance.processes import Serving, eventually
 from tests.acceptance.test_samples import free_port
+from tests.multicast import missing
 
+pytestmark = pytest.mark.usefixtures("multicast")
 LOOPBACK = "127.0.0.1"
 SERVICE = "_mercury._tcp.local."
 POLICY = SourcePolicy(retransmission=RetransmissionPolicy(base=0.2, cap=0.4))
@@ -74,6 +76,13 @@ class Network:
         made = Announcing(self.settings, address, lambda: uuid4().urn)
         made.start()
         return made
+
+
+@pytest.fixture(scope="module")
+def multicast() -> None:
+    reason = missing()
+    if reason is not None:
+        pytest.skip(reason)
 
 
 @pytest.fixture(params=["zeroconf", "multicast"])
