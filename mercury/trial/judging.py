@@ -161,18 +161,16 @@ def _numbers(found: Sequence[int], most: int = 8) -> str:
 class Gaps:
     """How the steady stream flowed, in seconds between two arrivals."""
 
-    #: The median over the branch, and the longest that ends after the fault.
+    #: The median over the branch, and the longest after the fault.
     p50: float = 0.0
     longest: float = 0.0
     count: int = field(default=0)
 
 
 def gaps(arrivals: Sequence[float], fault_at: float) -> Gaps:
-    """The gaps between the stream's arrivals (seconds since the epoch, ascending). The longest of those that end after
-    the fault is the time to fail over."""
-    before = [at for at in arrivals if at < fault_at]
-    # Without an arrival before the fault, the time counts from the fault.
-    since = [before[-1] if before else fault_at, *(at for at in arrivals if at >= fault_at)]
+    """The gaps between the stream's arrivals (seconds since the epoch, ascending). The longest from the fault on is the
+    time to fail over: the stream may stand still before it, behind a large message in the same order."""
+    since = [fault_at, *(at for at in arrivals if at >= fault_at)]
     between = _between(arrivals)
     if not between:
         return Gaps()

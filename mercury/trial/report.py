@@ -138,12 +138,11 @@ def timeline(result: BranchResult) -> Markup:
 
 
 def _gap(result: BranchResult) -> tuple[float, float] | None:
-    """The longest gap of the stream that ends after the fault: from, to."""
+    """The longest gap of the stream from the fault on: from, to."""
     fault = result.moments.fault
     if fault is None or not result.gaps.count:
         return None
-    before = [at for at in result.moments.stream if at < fault]
-    times = [before[-1] if before else fault, *(at for at in result.moments.stream if at >= fault)]
+    times = [fault, *(at for at in result.moments.stream if at >= fault)]
     pairs = list(pairwise(times))
     begin, end = max(pairs, key=lambda pair: pair[1] - pair[0], default=(0.0, 0.0))
     return (max(begin, 0.0), end) if end > begin else None
