@@ -77,7 +77,7 @@ class MessageFilter:
 
     message_id: str | None = None
     correlation: str | None = None
-    #: The endpoint and the key of outbound messages; the whole texts.
+    #: The endpoint and the key of outbound messages, with or without a sequence; the whole texts.
     endpoint: str | None = None
     key: str | None = None
     #: The service of inbound messages; empty = responses.

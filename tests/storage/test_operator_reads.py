@@ -17,6 +17,7 @@ from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.audit import Actor
 from mercury.storage.letters import Direction
 from mercury.storage.opening import open_sql_store
+from mercury.storage.records import Channel, OutboundMessage, SequenceKey
 from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter, UnknownPlace
 from mercury.storage.sql.reads import walking
 from mercury.storage.sql.store import SqlStore
@@ -109,6 +110,34 @@ def test_a_page_of_a_key_goes_over_its_sequence_to_what_has_no_number_yet(pair: 
         *((number, f"order:{number - 1}") for number in (1, 2, 3)),
         *((None, f"order:{number}") for number in (3, 4)),
     ]
+
+
+@pytest.mark.parametrize("away", [URL, 'http://away.example/"name":/100%_x', "urn:\u00e9\\away"])
+def test_messages_of_an_endpoint_or_a_key_are_found_before_their_key_has_a_sequence(pair: Pair, away: str) -> None:
+    def row(number: int, to: str, key: str) -> OutboundMessage:
+        return OutboundMessage(
+            message_id=f"urn:m:{number}",
+            channel=Channel(key=SequenceKey(to, key), identity=away),
+            correlation=f"{number}",
+        )
+
+    rows = (row(0, away, "till"), row(1, away, "o'\\\""), row(2, f"{away}2", "till"), row(3, away.upper(), "till"))
+    with pair.client.store.transaction() as tx:
+        for each in rows:
+            tx.rms.append(each)
+    operations = seen_by(pair.client.store)
+
+    def found(**conditions: str) -> list[str | None]:
+        which = MessageFilter(**conditions)  # type: ignore[arg-type]
+        return [each.correlation for each in operations.messages.page(Direction.OUTBOUND, which).items]
+
+    assert found(endpoint=away) == ["0", "1"]
+    assert found(key="till") == ["0", "2", "3"]
+    assert found(endpoint=away, key="o'\\\"") == ["1"]
+    assert found(endpoint=away, correlation="0", key="till") == ["0"]
+    assert found(endpoint=away[:-1]) == found(key="til") == []
+    (counted,) = [each for each in operations.overview().depth.endpoints if each.endpoint == away]
+    assert counted.waiting.value == len(found(endpoint=away)), "the line of the overview leads to as many as it counts"
 
 
 def test_a_message_is_found_by_its_id_and_by_its_correlation_wherever_it_is(pair: Pair) -> None:

@@ -13,6 +13,7 @@ from mercury.storage.letters import Direction
 from mercury.storage.records import InboundKind, InboundMessage, OutboundKind, OutboundMessage
 from mercury.storage.sql.codec import inbound_message, outbound_message, rmd_record, rms_record
 from mercury.storage.sql.prepared import Row
+from mercury.storage.sql.reads.message_states import is_to
 from mercury.storage.sql.rms_statements import IN_TIME, RETAINED
 from mercury.storage.sql.schema import (
     DEAD_LETTER,
@@ -21,7 +22,6 @@ from mercury.storage.sql.schema import (
     INVOKER_MESSAGE,
     RMD_SEQUENCE,
     RMS_BODY,
-    RMS_KEY,
     RMS_MESSAGE,
     RMS_SEQUENCE,
 )
@@ -69,10 +69,7 @@ class StoreOverview:
         if which.position is not None:
             wanted.append(ROW.c.position == which.position)
         if which.endpoint is not None or which.key is not None:
-            keys = select(RMS_KEY.c.key_id)
-            keys = keys.where(RMS_KEY.c.endpoint == which.endpoint) if which.endpoint is not None else keys
-            keys = keys.where(RMS_KEY.c.name == which.key) if which.key is not None else keys
-            wanted.append(ROW.c.key_id.in_(keys))
+            wanted.append(is_to(ROW.c, which.endpoint, which.key))
         about = (SOURCE.c.identifier, SOURCE.c.last_error, SOURCE.c.failure)
         query = (
             select(ROW, *about)

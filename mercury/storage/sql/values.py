@@ -117,6 +117,16 @@ def endpoint_in(beginning: str) -> str | None:
     return endpoint if isinstance(endpoint, str) else None
 
 
+def channel_mark(endpoint: str | None, name: str | None) -> str:
+    """A text that is in each channel with an endpoint, with a name of its key, or with both, and in no other: what
+    is inside of a value has its quotation marks escaped, and only a key has a name. At least one is given.
+    """
+    if endpoint is None:
+        return f"{ENDPOINT_END}{_dumps(name)}}}"
+    beginning = f'"key":{{"endpoint":{_dumps(endpoint)},"name":'
+    return beginning if name is None else f"{beginning}{_dumps(name)}}}"
+
+
 def write_reference(reference: EndpointReference) -> str:
     if sum(map(len, reference.parameters)) > CACHED:
         return _dumps(_plain(reference))

@@ -1,10 +1,12 @@
-"""The states of `MessageState` as SQL, for rows of messages to send."""
+"""Conditions on rows of messages to send: the states of `MessageState`, and where they go."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, not_, or_
+from sqlalchemy import ColumnElement, and_, func, not_, or_
+
+from mercury.storage.sql.values import channel_mark
 
 
 def is_unsent(row: Any) -> ColumnElement[bool]:
@@ -23,3 +25,9 @@ def is_unacknowledged(row: Any) -> ColumnElement[bool]:
 def is_unanswered(row: Any) -> ColumnElement[bool]:
     """See `MessageState.UNANSWERED`."""
     return and_(row.acknowledged, row.expects_response, not_(row.answered))
+
+
+def is_to(row: Any, endpoint: str | None, key: str | None) -> ColumnElement[bool]:
+    """Whether a message goes to an endpoint, under a key, or both. At least one is given."""
+    without: ColumnElement[str] = func.replace(row.channel, channel_mark(endpoint, key), "")
+    return without != row.channel

@@ -11,9 +11,9 @@ from mercury.storage.names import key_digest
 from mercury.storage.records import InboundKind
 from mercury.storage.searching import MessageFilter, MessageState, Page
 from mercury.storage.sql.overview import INBOUND, NUMBERED, OUTBOUND, SLIM, inbound_seen, outbound_seen
-from mercury.storage.sql.reads.message_states import is_unacknowledged, is_unanswered, is_unsent
+from mercury.storage.sql.reads.message_states import is_to, is_unacknowledged, is_unanswered, is_unsent
 from mercury.storage.sql.reads.walking import LAST_PART, Part, Walk, position_at
-from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMS_KEY, RMS_MESSAGE, RMS_SEQUENCE
+from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMS_MESSAGE, RMS_SEQUENCE
 from mercury.storage.waiting import WaitingMessage
 
 if TYPE_CHECKING:
@@ -87,14 +87,12 @@ def _outbound_conditions(which: MessageFilter, rows: Subquery) -> list[ColumnEle
     found = _in_time(which, row.created_at)
     if which.correlation is not None and which.message_id is not None:
         found.append(row.correlation == which.correlation)
-    if which.endpoint is not None:
-        found.append(row.key_id.in_(select(RMS_KEY.c.key_id).where(RMS_KEY.c.endpoint == which.endpoint)))
-    if which.key is not None:
-        found.append(row.key_id.in_(select(RMS_KEY.c.key_id).where(RMS_KEY.c.name == which.key)))
     if which.endpoint is not None and which.key is not None:
-        found[-2:] = [row.key_id == key_digest(which.endpoint, which.key)]
-        if which.message_id is None and which.correlation is None and which.sequence is None:
-            found.pop()  # its index has answered it
+        if which.message_id is not None or which.correlation is not None or which.sequence is not None:
+            found.append(row.key_id == key_digest(which.endpoint, which.key))  # else its index has answered it
+    elif which.endpoint is not None or which.key is not None:
+        # Not by the table of keys: a key has no row there before its first sequence.
+        found.append(is_to(row, which.endpoint, which.key))
     match which.state:
         case MessageState.UNSENT:
             found.append(is_unsent(row))
