@@ -124,6 +124,25 @@ def test_a_source_is_restarted_in_a_successor_and_says_what_may_have_arrived(
     assert len(letters(operations, unknown)) == 5  # 3 and 4, and behind them those that wait for 3 over there
 
 
+def test_the_messages_that_wait_and_those_that_become_dead_letters_are_told_apart(
+    browser: Browser, operations: Operations
+) -> None:
+    found = browser.get("sequences?side=source&key=shelf-1")
+    (href,) = [each for each in found.links() if each.startswith("sequence?")]
+    assert '<td class="number" data-label="Wait">2</td>' in found.text
+    page = browser.get(href)
+    assert "2 messages wait; 3 others are acknowledged, and kept until those before are." in page.words
+    (question,) = [each for each in page.links() if each.startswith("sequence-terminate")]
+    assert (
+        "If nothing more is acknowledged before it ends, 5 messages become dead letters: 2 are not acknowledged "
+        "(number 3 to 4); 3 are acknowledged and follow a missing one: the other side discards what follows it."
+    ) in browser.get(question).words
+    (line,) = [
+        each for each in operations.overview().depth.endpoints if each.endpoint == "http://client/services/stock"
+    ]
+    assert str(line.waiting) == "2"
+
+
 def test_an_operator_says_that_a_destination_is_new_when_another_store_has_answered(
     browser: Browser, operations: Operations
 ) -> None:

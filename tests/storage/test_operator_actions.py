@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mercury.operations.acting import Changed, NotPossible
+from mercury.operations.ending import left_of
 from mercury.operations.operator import Operations
 from mercury.operations.restarting import InDoubt
 from mercury.statemachine.effects import Certainty
@@ -14,8 +15,11 @@ from mercury.storage.audit import Actor, AuditFilter, Via
 from mercury.storage.claims import FOREVER
 from mercury.storage.letters import Direction
 from mercury.storage.maintenance import Pauses
+from mercury.storage.records import RmsRecord
 from mercury.storage.searching import MessageFilter, SequenceFilter
+from mercury.storage.sql.reads.sequences import source_page
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction import SqlTransaction
 
 from .pair import URL, Pair
 from .test_dead_letters import add_letters, inbound, outbound
@@ -159,6 +163,38 @@ def test_a_terminated_source_makes_dead_letters_of_the_rest(pair: Pair) -> None:
     pair.client.turn(LATER)
     assert [each.reason for each in client.letters.page().items] != []
     assert actions(client) == [("terminate", "ada")]
+
+
+def test_what_a_source_counts_before_it_is_terminated_is_what_becomes_dead_letters(pair: Pair) -> None:
+    pair.send(["1"])
+    pair.run(NOW)
+    pair.send(["2", "3", "4"])
+    _, posts = pair.client.turn(LATER)
+    lost = [post for post in posts if post.number == 2]
+    pair.client.receive(pair.carry([post for post in posts if post not in lost], LATER), LATER)
+    pair.send(["5"])
+    client = acting(pair.client.store)
+    name = only(client, source=True)
+    whole = client.sequences.one(name)
+    assert whole is not None
+    assert isinstance(whole.record, RmsRecord)
+    left = left_of(whole.record.machine)
+    assert (left.unacknowledged, left.kept, str(whole.unsent)) == (((2, 2),), 2, "1")
+    (line,) = client.sequences.page(SequenceFilter(source=True)).items
+    waiting = str(line.waiting), str(whole.line.waiting), str(client.overview().depth.endpoints[0].waiting)
+    assert waiting == ("2", "2", "2"), "the messages that are acknowledged and kept are not in any of them"
+    client.sequence_actions.terminate(name, ADA)
+    pair.run(2 * LATER)
+    assert len(client.letters.page().items) == left.missing + left.kept + whole.unsent.value
+
+
+def test_the_messages_of_a_sequence_are_counted_among_a_bounded_number_of_rows(pair: Pair) -> None:
+    pair.send(["1", "2", "3"])
+    pair.client.turn(NOW)
+    with pair.client.store.transaction() as tx:
+        assert isinstance(tx, SqlTransaction)
+        seen = [source_page(tx, SequenceFilter(), None, 10, most).items[0].waiting for most in (2, 3)]
+    assert [str(each) for each in seen] == ["more than 2", "3"]
 
 
 def test_a_received_sequence_is_closed_by_the_process_that_runs_on_the_store(pair: Pair) -> None:

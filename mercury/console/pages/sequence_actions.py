@@ -11,6 +11,7 @@ from mercury.console.pages.advice import behind_the_gap
 from mercury.console.site import Site
 from mercury.console.visits import Done, NotFound, Question, View, Visit, link
 from mercury.engine.source.peer_store import doubtful
+from mercury.operations.ending import left_of
 from mercury.operations.operator import Operations
 from mercury.operations.restarting import InDoubt
 from mercury.operations.sequences import WholeSequence
@@ -135,14 +136,18 @@ def add_actions(site: Site, operations: Operations) -> None:
 
     def ask_terminate(visit: Visit) -> View:
         whole = whole_of(visit)
-        text = (
-            f"Its {whole.line.waiting} messages that are not acknowledged become dead letters. To send them in a "
-            "successor instead, go back and restart it."
-            if isinstance(whole.record, RmsRecord)
-            else f"It ends. {behind_the_gap(whole) if whole.line.waiting.value else ''} Its source gets "
-            "TerminateSequence, and may send what is not acknowledged in another sequence."
-        )
-        return question(visit, "Terminate the sequence?", [whole.line.id, text], "Terminate it")
+        if isinstance(whole.record, RmsRecord):
+            lines = [
+                dead_letters_of(whole, whole.record),
+                "To send them in a successor instead, go back and restart it.",
+            ]
+        else:
+            behind = f"{behind_the_gap(whole)} " if whole.line.waiting.value else ""
+            lines = [
+                f"It ends. {behind}Its source gets TerminateSequence, and may send what is not acknowledged in another "
+                "sequence."
+            ]
+        return question(visit, "Terminate the sequence?", [whole.line.id, *lines], "Terminate it")
 
     def ask_restart(visit: Visit) -> View:
         whole = whole_of(visit)
@@ -183,3 +188,24 @@ def add_actions(site: Site, operations: Operations) -> None:
     ):
         site.question(f"sequence-{name}", ask)
         site.action(f"sequence-{name}", act)
+
+
+def dead_letters_of(whole: WholeSequence, record: RmsRecord) -> str:
+    """Which messages become dead letters if a source sequence is terminated now."""
+    left, unsent = left_of(record.machine), whole.unsent
+    parts = []
+    if left.missing:
+        which = drawing.listed(left.unacknowledged)
+        parts.append(f"{counted(left.missing, 'is', 'are')} not acknowledged (number {which})")
+    if left.kept:
+        parts.append(
+            f"{counted(left.kept, 'is', 'are')} acknowledged and {'follows' if left.kept == 1 else 'follow'} a missing "
+            "one: the other side discards what follows it"
+        )
+    if unsent.value:
+        parts.append(f"{unsent} {'has' if str(unsent) == '1' else 'have'} no number yet")
+    if not parts:
+        return "It ends. Every message is acknowledged: none becomes a dead letter."
+    total = left.missing + left.kept + unsent.value
+    many = counted(total, "message becomes a dead letter", "messages become dead letters", more=unsent.more)
+    return f"If nothing more is acknowledged before it ends, {many}: {'; '.join(parts)}."

@@ -11,6 +11,7 @@ from mercury.console.pages.facts import Fact, known
 from mercury.console.pages.sequence_actions import buttons
 from mercury.console.site import Site
 from mercury.console.visits import BadRequest, NotFound, View, Visit, link
+from mercury.operations.ending import left_of
 from mercury.operations.operator import Operations
 from mercury.operations.sequences import SequenceLine, WholeSequence
 from mercury.statemachine.tables import RmdState, RmsState
@@ -82,6 +83,7 @@ def add_pages(site: Site, operations: Operations) -> None:
                 "machine": drawing.machine(state_of(whole)),
                 "ranges": drawing.ranges(whole.line.status.ranges, highest_of(whole)),
                 "numbers": drawing.in_words(whole.line.status.ranges, highest_of(whole)),
+                "kept": left_of(whole.record.machine).kept if isinstance(whole.record, RmsRecord) else 0,
                 "missing": [f"{low:,}" if low == high else f"{low:,} to {high:,}" for low, high in whole.gaps[:20]],
                 "more_missing": max(0, len(whole.gaps) - 20),
                 "facts": facts(whole),

@@ -29,5 +29,5 @@ def is_unanswered(row: Any) -> ColumnElement[bool]:
 
 def is_to(row: Any, endpoint: str | None, key: str | None) -> ColumnElement[bool]:
     """Whether a message goes to an endpoint, under a key, or both. At least one is given."""
-    without: ColumnElement[str] = func.replace(row.channel, channel_mark(endpoint, key), "")
-    return without != row.channel
+    channel: ColumnElement[str] = row.channel
+    return channel != func.replace(channel, channel_mark(endpoint, key), "")

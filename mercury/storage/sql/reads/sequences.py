@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sqlalchemy import ColumnElement, Subquery, and_, func, literal, or_, select
+from sqlalchemy import ColumnElement, Subquery, and_, case, func, literal, or_, select
 
 from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import RmdState, RmsState
@@ -173,23 +173,26 @@ def _sources(tx: SqlTransaction, rows: Sequence[Row], most: int) -> list[SourceS
     new = _counts(tx, sorted(alive), most, numbered=False)
     newest = {row["key_id"]: row["id"] for row in sorted(rows, key=lambda row: int(row["position"]))}
     claims = holders(tx, [f"rms {row['key_id']}" for row in rows])
-    found = []
+    found, none = [], Count(0)
     for row, record in zip(rows, records, strict=True):
-        unsent = new.get(row["key_id"], 0) if newest[row["key_id"]] == row["id"] and row["ended_at"] is None else 0
-        waiting = sent.get(row["id"], 0) + unsent
+        is_newest = newest[row["key_id"]] == row["id"] and row["ended_at"] is None
+        unsent = new.get(row["key_id"], none) if is_newest else none
+        numbered = sent.get(row["id"], none)
+        waiting = numbered.value + unsent.value
         found.append(
             SourceSeen(
                 record=record,
-                waiting=Count(min(waiting, most), waiting > most),
-                unsent=Count(min(unsent, most), unsent > most),
+                waiting=Count(min(waiting, most), waiting > most or numbered.more or unsent.more),
+                unsent=unsent,
                 holder=claims.get(f"rms {row['key_id']}"),
             )
         )
     return found
 
 
-def _counts(tx: SqlTransaction, names: Sequence[str], most: int, *, numbered: bool) -> dict[str, int]:
-    """How many messages wait in each of these sequences, or without a number under each of these keys."""
+def _counts(tx: SqlTransaction, names: Sequence[str], most: int, *, numbered: bool) -> dict[str, Count]:
+    """How many messages wait in each of these sequences, or without a number under each of these keys: those that are
+    not acknowledged or not answered. They are counted among the first rows, of which there are at most ``most``."""
     if not names:
         return {}
     if numbered:
@@ -198,12 +201,17 @@ def _counts(tx: SqlTransaction, names: Sequence[str], most: int, *, numbered: bo
     else:
         table, name = RMS_KEY, RMS_KEY.c.key_id
         mine = and_(ROW.c.key_id == RMS_KEY.c.key_id, ~NUMBERED, WAITING)
-    some = select(literal(1).label("one")).select_from(ROW).where(mine).limit(most + 1).correlate(table).subquery()
-    many = select(func.count()).select_from(some).scalar_subquery()
-    return {
-        row["name"]: row["many"]
-        for row in tx.read(select(name.label("name"), many.label("many")).where(name.in_(names)))
-    }
+    columns = (ROW.c.acknowledged, ROW.c.expects_response, ROW.c.answered)
+    some = select(*columns).where(mine).limit(most + 1).correlate(table).subquery()
+    undone = or_(~some.c.acknowledged, and_(some.c.expects_response, ~some.c.answered))
+    # One number for both, so that the rows are read once: twice the messages, and one more if there are more rows.
+    sums = func.coalesce(func.sum(case((undone, 2), else_=0)), 0) + case((func.count() > most, 1), else_=0)
+    both = select(sums).select_from(some).scalar_subquery()
+    found = {}
+    for row in tx.read(select(name.label("name"), both.label("both")).where(name.in_(names))):
+        many, more = divmod(int(row["both"]), 2)
+        found[row["name"]] = Count(min(many, most), bool(more))
+    return found
 
 
 # --- destinations ----------------------------------------------------------------------------------------------------
