@@ -69,6 +69,15 @@ def test_every_page_is_shown_in_both_roles_without_a_complaint_of_the_browser(
         assert driver.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
 
 
+def test_the_reasons_of_the_audit_are_in_sight(driver: WebDriver, url: str) -> None:
+    log_in(driver, url)
+    driver.get(f"{url}audit")
+    reasons = driver.find_elements(By.CSS_SELECTOR, "#list .reason")
+    assert {"Reason the new price list is wrong", "Reason the warehouse moves"} <= {each.text for each in reasons}
+    frame = driver.find_element(By.CSS_SELECTOR, "#list .table").rect
+    assert all(each.rect["x"] + each.rect["width"] <= frame["x"] + frame["width"] for each in reasons)
+
+
 def test_the_dead_letters_of_one_peer_are_redriven_by_clicks(
     driver: WebDriver, url: str, store: SqlStore, prepared: Prepared
 ) -> None:
