@@ -31,7 +31,10 @@ def problem_of(error: Exception) -> Problem:
             return Problem(error.status, "Refused", str(error), "")
         case NotFound():
             return Problem(
-                404, "Not found", str(error), "It may have ended since the page before was made. Search for it."
+                404,
+                "Not found",
+                str(error),
+                "It may have ended or been handled since the page before was made. Search for it.",
             )
         case BadRequest():
             return Problem(400, "Not possible", str(error), "Go back and correct it.")

@@ -47,6 +47,18 @@ NAVIGATION = (
     ("reconcile", "Reconcile", "8"),
     ("audit", "Audit", "9"),
 )
+#: The page of the navigation that lists what other pages show, by the first word of their names.
+LISTS = MappingProxyType(
+    {
+        "sequence": "sequences",
+        "message": "messages",
+        "settled": "messages",
+        "letter": "letters",
+        "bulk": "letters",
+        "service": "services",
+        "report": "reconcile",
+    }
+)
 STATIC = MappingProxyType(
     {
         "console.css": "text/css; charset=utf-8",
@@ -55,6 +67,8 @@ STATIC = MappingProxyType(
     }
 )
 READERS = "You are logged in as a reader: log in with the token of operators to change the store."
+#: Characters of a link behind a note: a longer one is left out, for the note has a limit.
+MAX_LINK = 500
 #: The relative addresses to which a login may lead.
 _OWN = re.compile(r"[a-z-]*(\?[^\s\\]*)?")
 
@@ -143,7 +157,10 @@ class Site:
 
     async def _problem_page(self, request: Request, problem: Problem) -> Response:
         """An error as a page, with the navigation for a user who is let in."""
-        values: dict[str, object] = {"problem": problem}
+        page = request.url.path.rpartition("/")[2].partition("-")[0]
+        section = LISTS.get(page, page)
+        lists = [(name, label) for name, label, _ in NAVIGATION if name and name == section]
+        values: dict[str, object] = {"problem": problem, "section": section, "lists": lists}
         caller = None
         with contextlib.suppress(Refused, TimeoutError):
             caller = await self.gate.enter(request)
@@ -190,7 +207,8 @@ class Site:
         done = await self._blocking.run(partial(function, visit))
         if isinstance(done, View):
             return await self._answer(request, caller, visit, done)
-        caller.next_note = f"{done.tone.value}:{done.note}"
+        more = done.more if done.more is not None and len(done.more[0]) <= MAX_LINK else ("", "")
+        caller.next_note = "\n".join((done.tone.value, *more, done.note))
         response = RedirectResponse(done.to, 303)
         self.gate.finish(request, caller, response)
         return response
@@ -204,12 +222,13 @@ class Site:
         return response
 
     def _values(self, caller: Caller, visit: Visit, view: View, layout: str) -> dict[str, object]:
-        tone, _, note = caller.note.partition(":")
+        tone, href, label, note = caller.note.split("\n", 3) if caller.note.count("\n") >= 3 else ("", "", "", "")
         return {
             "layout": layout,
             "visit": visit,
             "note": note,
             "tone": tone,
+            "note_more": (href, label) if href else None,
             "form_token": self.gate.sessions.form_token(caller.session),
             **self._frame(),
             **view.values,

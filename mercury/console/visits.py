@@ -111,6 +111,8 @@ class Done:
     to: str
     note: str
     tone: Tone = Tone.DONE
+    #: A link behind the note, without line breaks: a relative address and its text; ``None`` = there is none.
+    more: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from mercury.client.dead_letters import REDRIVEN
 from mercury.storage.audit import AuditEntry
 from mercury.storage.letters import DeadLetter
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord
@@ -72,7 +73,7 @@ def of_message(
 ) -> tuple[Happening, ...]:
     """The timeline of a waiting message."""
     if isinstance(message, OutboundMessage):
-        found = [Happening(message.created_at, "handed over by the application, and stored")]
+        found = [Happening(message.created_at, "stored: handed over by the application, or redriven by an operator")]
         if message.number is not None:
             found.append(Happening(None, f"got number {message.number} of its sequence"))
         if message.attempts:
@@ -82,7 +83,9 @@ def of_message(
         if message.answered:
             found.append(Happening(None, "its response is stored"))
     else:
-        found = [Happening(message.received_at, "received, stored and acknowledged by the policy of its service")]
+        again = message.sequence.startswith(REDRIVEN)
+        text = "redriven by an operator" if again else "received, stored and acknowledged by the policy of its service"
+        found = [Happening(message.received_at, text)]
         if seen.attempts:
             found.append(Happening(None, f"its handler has failed {times(seen.attempts)}: {seen.last_error}"))
     if seen.next_try is not None:

@@ -175,7 +175,7 @@ def test_sequences_that_are_stuck_stand_before_the_list_unless_something_is_chos
     for name in (prepared.gap, prepared.poisoned, prepared.suspended):
         assert name in trouble
         assert name in every
-    assert "nothing" not in trouble
+    assert "nothing" not in trouble.partition("Stuck, or held back on purpose")[2]
     for chosen in ("sequences?side=source", "sequences?stuck=yes", "sequences?after=s0", "sequences?key=shelf-1"):
         other = browser.get(chosen)
         assert other.status == 200
@@ -262,6 +262,71 @@ def test_letters_that_stay_dead_are_said_in_another_color_than_success(browser: 
     part = browser.submit(question, "letters-redrive")
     assert "7 redriven. 3 stay dead letters" in part.words
     assert '<p class="note caution"' in part.text
+    assert (
+        "If you leave the box empty, it is done to the other 7 only; 3 that may have taken effect stay"
+        in question.words
+    )
+    only_unknown = browser.get(f"letters-redrive?endpoint={BANK}")
+    assert "If you leave the box empty, nothing is done." in only_unknown.words
+    assert "box empty" not in browser.get(f"letters-redrive?endpoint={BILLING}").words
+
+
+def test_what_is_redriven_waits_where_the_answer_and_the_overview_lead_to(browser: Browser) -> None:
+    done = browser.submit(browser.get(f"letters-redrive?direction=outbound&endpoint={BILLING}"), "letters-redrive")
+    assert "7 redriven. What is sent again waits here." in done.words
+    (from_note,) = [each for each in done.links() if each.startswith("messages?")]
+    line = f'<a href="{from_note.replace("&", "&amp;")}">'
+    assert line in browser.get("").text, "the overview leads to the same list"
+    waiting = browser.get(from_note)
+    assert waiting.words.count("waits for a number") == 7, "they have no sequence yet"
+    (one, *_) = [each for each in waiting.links() if each.startswith("message?")]
+    assert "stored: handed over by the application, or redriven by an operator" in browser.get(one).words
+    assert "What is sent again" not in browser.get("letters").words, "a note is shown once"
+
+
+def test_a_received_letter_says_that_it_was_redriven(browser: Browser) -> None:
+    question = browser.get("letters-redrive?direction=inbound")
+    done = browser.submit(question, "letters-redrive", twice="yes")
+    (waiting,) = [each for each in done.links() if each.startswith("messages?")]
+    found = [each for each in browser.get(f"{waiting}&endpoint=orders").links() if each.startswith("message?")]
+    assert any("redriven by an operator" in browser.get(each).words for each in found)
+
+
+def test_a_filter_that_nothing_matches_says_so_without_the_colour_of_success(browser: Browser) -> None:
+    page = browser.get("letters?endpoint=billing")
+    assert "No dead letter matches. An address is compared as a whole" in page.words
+    assert 'class="fine"' not in page.text
+
+
+@pytest.mark.parametrize(
+    ("page", "text", "section"),
+    [
+        ("letter?id=never", "There is no dead letter with this identifier (any more).", "letters"),
+        ("letter", "There is no dead letter with this identifier (any more).", "letters"),
+        ("sequence", "The address names no sequence: choose one of the list.", "sequences"),
+        ("sequence?id=never", "There is no sequence with the identifier 'never' (any more).", "sequences"),
+        ("message?direction=inbound&position=9999", "does not wait any more", "messages"),
+    ],
+)
+def test_what_is_not_there_leads_back_to_its_list(browser: Browser, page: str, text: str, section: str) -> None:
+    answer = browser.get(page)
+    assert answer.status == 404
+    assert text in answer.words
+    assert f'<a class="button" href="{section}">' in answer.text
+    assert '<button type="button" class="main" id="back" hidden>' in answer.text, "the script shows it"
+
+
+def test_what_is_to_come_is_told_from_what_has_happened(browser: Browser, prepared: Prepared) -> None:
+    page = browser.get(f"sequence?id={prepared.poisoned}")
+    assert "to come: the handler is called again (failed once)" in page.words
+    assert page.text.count('<li class="ahead">') == page.words.count("to come:")
+    assert "to come: created" not in page.words
+
+
+def test_sequences_are_filtered_by_a_state_in_the_words_of_the_table(browser: Browser) -> None:
+    page = browser.get("sequences?state=SENDING")
+    assert '<option value="SENDING" selected>sending</option>' in page.text
+    assert 'data-label="State">sending' in page.text
 
 
 def test_a_dead_letter_that_may_come_again_asks_before_it_takes_effect_twice(browser: Browser) -> None:
@@ -338,13 +403,13 @@ def test_the_audit_leads_to_what_was_changed_in_words_and_lists_its_actions(
     page = browser.get("audit")
     assert "suspended by Grace Hopper" in page.words
     assert "paused by none" in page.words
-    assert "_" not in page.words.partition("Reason When")[2].partition("Store")[0]
+    assert "_" not in page.words.partition("Before After")[2].partition("Store")[0].replace("_id", "")
     (sequence,) = [each for each in page.links() if each.startswith("sequence?")]
     assert "suspended by Grace Hopper" in browser.get(sequence).words
     (service,) = [each for each in page.links() if each.startswith("service?")]
     assert browser.get(service).title.startswith("prices")
     only = browser.get("audit?action=pause")
-    assert "Hopper cli pause service prices" in only.words
+    assert "Hopper cli pause service prices Reason the new price list is wrong" in only.words
     assert "suspended by" not in only.words
 
 

@@ -57,12 +57,18 @@ def test_transactions_in_doubt_are_shown_with_what_to_do_and_finished(
         assert " In doubt 2 the oldest for " in browser.get("").words  # also the one without a decision
         page = browser.get("doubt")
         assert "It is not decided" in page.words or "Wait: a running process" in page.words
+        assert page.words.count("its process was last heard of ") == 2
         asked = browser.get(question(page, "commit", "none yet"))
         assert "It is not decided: some of its databases may not have prepared it" in asked.words
+        assert "What it has changed in app takes effect." in asked.words
+        assert '<button class="danger">Commit it' in asked.text
         refused = browser.submit(asked, "doubt-resolve")
         assert refused.status in (409, 503)
         assert len(places.prepared()) == 2
-        done = browser.submit(browser.get(question(page, "rollback", "none yet")), "doubt-resolve", why="it is dead")
+        asked = browser.get(question(page, "rollback", "none yet"))
+        assert "What it has changed in app is undone." in asked.words
+        assert '<button class="main">Roll it back' in asked.text, "what is advised is not shown as a danger"
+        done = browser.submit(asked, "doubt-resolve", why="it is dead")
         assert "Rolled back:" in done.words
         assert " In doubt 1 the oldest for " in browser.get("").words  # as many as the page lists
         assert places.placed() == []

@@ -32,6 +32,8 @@ class InDoubtLine:
     decision: str
     #: What to do.
     advice: str
+    #: Seconds since the process that began it was heard of; ``None`` = it is not known any more.
+    silent: float | None = None
 
 
 def add_pages(
@@ -44,10 +46,11 @@ def add_pages(
 
     def listed(_visit: Visit) -> View:
         try:
-            found = Operator(coordinator_of(store, coordinator)).overview()
+            used = coordinator_of(store, coordinator)
+            found, silent = Operator(used).overview(), silent_for(used)
         except MercuryError as error:
             return View(template="doubt.html", values={"found": None, "lines": (), "error": str(error)})
-        return View(template="doubt.html", values={"found": found, "lines": lines_of(found), "error": ""})
+        return View(template="doubt.html", values={"found": found, "lines": lines_of(found, silent), "error": ""})
 
     def wanted(visit: Visit) -> tuple[Gtrid, str]:
         verdict = visit.text("verdict")
@@ -60,12 +63,10 @@ def add_pages(
 
     def ask(visit: Visit) -> View:
         gtrid, verdict = wanted(visit)
-        _, decided = Operator(coordinator_of(store, coordinator)).find(gtrid)
+        found, decided = Operator(coordinator_of(store, coordinator)).find(gtrid)
         forced = verdict == "commit" and decided is None
-        lines = [
-            str(gtrid),
-            "It is finished in every database that answers, as recovery does, and never against its decision.",
-        ]
+        names = [branch.resource for branch in found.branches if branch.gtrid == gtrid]
+        lines = [str(gtrid), in_words(verdict == "commit", names)]
         if forced:
             lines.append(
                 "It is not decided: some of its databases may not have prepared it, or may have rolled it back. Then a "
@@ -78,6 +79,7 @@ def add_pages(
             fields={"gtrid": str(gtrid), "verdict": verdict},
             button="Commit it" if verdict == "commit" else "Roll it back",
             back=link("doubt"),
+            danger=forced,
             box=("force", "Commit it without a decision: I know that its other databases have committed.")
             if forced
             else None,
@@ -102,14 +104,40 @@ def add_pages(
     site.action("doubt-resolve", act)
 
 
+def in_words(commits: bool, names: list[str]) -> str:
+    """What finishing a transaction does to its databases.
+
+    :param names: those in which it is prepared.
+    """
+    if not names:
+        return "No database that was queried has it prepared: only its decision is looked at."
+    where = f"{', '.join(names[:-1])} and {names[-1]}" if names[1:] else names[0]
+    return f"What it has changed in {where} {'takes effect' if commits else 'is undone'}."
+
+
 def coordinator_of(store: SqlStore, named: Callable[[], Coordinator | None]) -> Coordinator:
     """The coordinator of the databases that are named, or that of the store alone."""
     found = named()
     return found if found is not None else name_resources(store, {})
 
 
-def lines_of(found: Overview) -> list[InDoubtLine]:
-    """The unfinished transactions, the oldest first."""
+def silent_for(coordinator: Coordinator) -> dict[str, float]:
+    """Seconds since each process that coordinates was heard of, by the name of its start.
+
+    :raises StorageError: a decision log does not answer.
+    """
+    return {
+        each.id: max(0.0, log.now() - each.seen_at)
+        for log in reversed(coordinator.logs)
+        for each in log.incarnations().values()
+    }
+
+
+def lines_of(found: Overview, silent: Mapping[str, float]) -> list[InDoubtLine]:
+    """The unfinished transactions, the oldest first.
+
+    :param silent: see `silent_for`.
+    """
     prepared: dict[str, list[tuple[str, float]]] = {}
     for branch in found.branches:
         prepared.setdefault(str(branch.gtrid), []).append((branch.resource, branch.age))
@@ -124,6 +152,7 @@ def lines_of(found: Overview) -> list[InDoubtLine]:
                 prepared=branches,
                 decision=decided.verdict.value if decided is not None else "",
                 advice=advice(decided.verdict if decided is not None else None, branches, bool(found.away)),
+                silent=silent.get(read_gtrid(gtrid).incarnation),
             )
         )
     return lines

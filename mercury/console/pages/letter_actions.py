@@ -40,9 +40,9 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
     def redrive(visit: Visit) -> Done:
         which = chosen(visit)
         if which.ids is None:
-            return begun(visit, BulkAction.REDRIVE, "redriven")
+            return begun(visit, BulkAction.REDRIVE, "redriven", waits=waiting(visit))
         done = actions.redrive(which.ids, actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit))
-        return result_of(done, "redriven")
+        return result_of(done, "redriven", waits=waiting(visit))
 
     def redirect(visit: Visit) -> Done:
         endpoint = visit.text("new_endpoint")
@@ -50,11 +50,11 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
             raise BadRequest("Name the endpoint to which they are sent.")
         which = chosen(visit)
         if which.ids is None:
-            return begun(visit, BulkAction.REDIRECT, f"redirected to {endpoint}", endpoint)
+            return begun(visit, BulkAction.REDIRECT, f"redirected to {endpoint}", endpoint, to_send(endpoint))
         done = actions.redirect(
             which.ids, endpoint, actor_of(visit), allow_duplicate=visit.flag("twice"), reason=reason_of(visit)
         )
-        return result_of(done, f"redirected to {endpoint}")
+        return result_of(done, f"redirected to {endpoint}", to_send(endpoint))
 
     def discard(visit: Visit) -> Done:
         which = chosen(visit)
@@ -62,7 +62,13 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
             return begun(visit, BulkAction.DISCARD, "discarded")
         return result_of(actions.discard(which.ids, actor_of(visit), reason=reason_of(visit)), "discarded")
 
-    def begun(visit: Visit, action: BulkAction, what: str, endpoint: str | None = None) -> Done:
+    def begun(
+        visit: Visit,
+        action: BulkAction,
+        what: str,
+        endpoint: str | None = None,
+        waits: tuple[str, str] | None = None,
+    ) -> Done:
         """Begin a bulk action: a short one is done with the answer, a long one has a page that shows how far it is."""
         runner.check_room()
         bulk = operations.bulk_actions.begin(
@@ -78,7 +84,7 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
         now = operations.bulk_actions.one(bulk.id) or bulk
         if now.state is not BulkState.DONE:
             return Done(to=link("bulk", id=bulk.id), note="It has begun. You may leave this page: it goes on.")
-        return done_with(now.done, now.refused, now.refusals, what)
+        return done_with(now.done, now.refused, now.refusals, what, waits)
 
     def edit(visit: Visit) -> Done:
         payload = visit.whole("payload").replace("\r\n", "\n").strip().encode()
@@ -96,6 +102,8 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
         count = sum(each.count for each in groups.items)
         title = f"{verb} {counted(count, 'dead letter', 'dead letters', more=groups.after is not None)}?"
         lines = [*described(groups), line]
+        if asks_twice:
+            lines += without_the_box(groups)
         box = (
             TWICE
             if asks_twice and (groups.after is not None or any(each.may_repeat for each in groups.items))
@@ -173,19 +181,53 @@ def described(groups: Page[LetterGroup]) -> list[str]:
     return lines
 
 
-def result_of(handled: Handled, what: str) -> Done:
+def without_the_box(groups: Page[LetterGroup]) -> list[str]:
+    """What is done if the box for those that may take effect twice is left empty."""
+    twice = sum(each.may_repeat for each in groups.items)
+    if not twice:
+        return []
+    others = sum(each.count for each in groups.items) - twice
+    stay = counted(
+        twice, "that may have taken effect stays a dead letter", "that may have taken effect stay dead letters"
+    )
+    if groups.after is not None:
+        return ["If you leave the box empty, all that may have taken effect stay dead letters."]
+    if not others:
+        return ["If you leave the box empty, nothing is done."]
+    return [f"If you leave the box empty, it is done to the other {others:,} only; {stay}."]
+
+
+def waiting(visit: Visit) -> tuple[str, str]:
+    """A link to the messages that wait after the chosen dead letters are redriven."""
+    endpoint = visit.given("endpoint")
+    if visit.text("direction") == Direction.INBOUND.value:
+        return link("messages", direction="inbound", endpoint=endpoint), "They wait to be delivered again."
+    return to_send(endpoint)
+
+
+def to_send(endpoint: str | None) -> tuple[str, str]:
+    """A link to the messages that wait to be sent, to an endpoint or to all."""
+    return link("messages", direction="outbound", endpoint=endpoint), "What is sent again waits here."
+
+
+def result_of(handled: Handled, what: str, waits: tuple[str, str] | None = None) -> Done:
     """The end of an action on letters that were named."""
-    return done_with(len(handled.done), len(handled.refused), handled.refused, what)
+    return done_with(len(handled.done), len(handled.refused), handled.refused, what, waits)
 
 
-def done_with(done: int, refused: int, refusals: Sequence[tuple[str, str]], what: str) -> Done:
-    """The end of an action: how many letters it was done to, and why not to the others."""
-    text = f"{done:,} {what}."
+def done_with(
+    done: int, refused: int, refusals: Sequence[tuple[str, str]], what: str, waits: tuple[str, str] | None = None
+) -> Done:
+    """The end of an action: how many letters it was done to, and why not to the others.
+
+    :param waits: a link to the messages that the letters are now; ``None`` = there are none.
+    """
+    text, more = f"{done:,} {what}.", waits if done else None
     if not refused:
-        return Done(to=link("letters"), note=text)
+        return Done(to=link("letters"), note=text, more=more)
     first = refusals[0][1] if refusals else ""
     if first in (MAY_HAVE_ARRIVED, MAY_COME_AGAIN):
         first = f"{first.partition(':')[0]}. To include them, check the box “{TWICE[1].partition(':')[0]}”"
     stay = counted(refused, "stays a dead letter", "stay dead letters")
     tone = Tone.CAUTION if done else Tone.WRONG
-    return Done(to=link("letters"), note=f"{text} {stay}: {first}.", tone=tone)
+    return Done(to=link("letters"), note=f"{text} {stay}: {first}.", tone=tone, more=more)

@@ -95,7 +95,7 @@ def one_letter(operations: Operations, visit: Visit) -> DeadLetter:
     """
     letter = operations.letters.one(visit.text("id")) if visit.text("id") else None
     if letter is None:
-        raise NotFound("There is no such dead letter: it was redriven or discarded.")
+        raise NotFound("There is no dead letter with this identifier (any more).")
     return letter
 
 

@@ -56,15 +56,25 @@ def buttons(whole: WholeSequence) -> list[Button]:
     return found
 
 
+def one_sequence(operations: Operations, name: str) -> WholeSequence:
+    """A sequence.
+
+    :raises NotFound: there is none.
+    """
+    if not name:
+        raise NotFound("The address names no sequence: choose one of the list.")
+    whole = operations.sequences.one(name)
+    if whole is None:
+        raise NotFound(f"There is no sequence with the identifier {name!r} (any more).")
+    return whole
+
+
 def add_actions(site: Site, operations: Operations) -> None:
     """Add the actions."""
     actions = operations.sequence_actions
 
     def whole_of(visit: Visit) -> WholeSequence:
-        whole = operations.sequences.one(visit.text("id")) if visit.text("id") else None
-        if whole is None:
-            raise NotFound(f"There is no sequence {visit.text('id')!r}.")
-        return whole
+        return one_sequence(operations, visit.text("id"))
 
     def done(visit: Visit, note: str) -> Done:
         return Done(to=link("sequence", id=visit.text("id")), note=note)

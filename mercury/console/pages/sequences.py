@@ -8,9 +8,9 @@ from types import MappingProxyType
 from mercury.console import drawing
 from mercury.console.pages.advice import advice
 from mercury.console.pages.facts import Fact, known
-from mercury.console.pages.sequence_actions import buttons
+from mercury.console.pages.sequence_actions import buttons, one_sequence
 from mercury.console.site import Site
-from mercury.console.visits import BadRequest, NotFound, View, Visit, link
+from mercury.console.visits import BadRequest, View, Visit, link
 from mercury.operations.ending import left_of
 from mercury.operations.operator import Operations
 from mercury.operations.sequences import SequenceLine, WholeSequence
@@ -25,6 +25,11 @@ PAGE = 50
 TROUBLE, STUCK = 20, SequenceFilter(stuck=True)
 CHOICE = ("side", "state", "endpoint", "key", "id", "stuck", "active", "after")
 SIDES = ("source", "destination")
+#: The states that the list is filtered by, with their words, by side.
+STATE_CHOICE = (
+    ("sends (source)", tuple((state.name, STATES[state]) for state in RmsState)),
+    ("receives (destination)", tuple((state.name, STATES[state]) for state in RmdState)),
+)
 #: The name of the service of responses in addresses.
 NO_SERVICE = "-"
 PURPOSES: Mapping[Role, str] = MappingProxyType(
@@ -65,7 +70,7 @@ def add_pages(site: Site, operations: Operations) -> None:
                 "after": after,
                 "which": which,
                 "sides": SIDES,
-                "states": tuple(BY_NAME),
+                "states": STATE_CHOICE,
                 "words": words,
             },
         )
@@ -103,17 +108,6 @@ def page_of(operations: Operations, which: SequenceFilter, visit: Visit) -> tupl
     except UnknownPlace as error:
         raise BadRequest(f"There is no such page: {error}") from error
     return page.items, page.after
-
-
-def one_sequence(operations: Operations, name: str) -> WholeSequence:
-    """A sequence.
-
-    :raises NotFound: there is none.
-    """
-    whole = operations.sequences.one(name) if name else None
-    if whole is None:
-        raise NotFound(f"There is no sequence {name!r}.")
-    return whole
 
 
 def state_of(whole: WholeSequence) -> RmsState | RmdState:

@@ -1,6 +1,14 @@
 // Keeps the page current: the same address, requested as server-sent events, sends its changing part.
 // Without this script every page and action works; a page then shows the state at which it was loaded.
 "use strict";
+{
+  // To the page before, also to a form with what was filled in.
+  const back = document.getElementById("back");
+  if (back && history.length > 1) {
+    back.hidden = false;
+    back.addEventListener("click", () => history.back());
+  }
+}
 (() => {
   const light = document.getElementById("live");
   if (!light || !window.EventSource || !document.querySelector("main [data-live]")) return;
