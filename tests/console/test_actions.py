@@ -271,7 +271,7 @@ def test_letters_that_stay_dead_are_said_in_another_color_than_success(browser: 
     assert "box empty" not in browser.get(f"letters-redrive?endpoint={BILLING}").words
 
 
-def test_what_is_redriven_waits_where_the_answer_and_the_overview_lead_to(browser: Browser) -> None:
+def test_redriven_messages_wait_in_the_list_to_which_the_answer_and_the_overview_lead(browser: Browser) -> None:
     done = browser.submit(browser.get(f"letters-redrive?direction=outbound&endpoint={BILLING}"), "letters-redrive")
     assert "7 redriven. What is sent again waits here." in done.words
     (from_note,) = [each for each in done.links() if each.startswith("messages?")]
@@ -308,7 +308,7 @@ def test_a_filter_that_nothing_matches_says_so_without_the_colour_of_success(bro
         ("message?direction=inbound&position=9999", "does not wait any more", "messages"),
     ],
 )
-def test_what_is_not_there_leads_back_to_its_list(browser: Browser, page: str, text: str, section: str) -> None:
+def test_an_address_of_nothing_leads_back_to_its_list(browser: Browser, page: str, text: str, section: str) -> None:
     answer = browser.get(page)
     assert answer.status == 404
     assert text in answer.words
@@ -316,7 +316,7 @@ def test_what_is_not_there_leads_back_to_its_list(browser: Browser, page: str, t
     assert '<button type="button" class="main" id="back" hidden>' in answer.text, "the script shows it"
 
 
-def test_what_is_to_come_is_told_from_what_has_happened(browser: Browser, prepared: Prepared) -> None:
+def test_future_lines_of_a_timeline_are_marked(browser: Browser, prepared: Prepared) -> None:
     page = browser.get(f"sequence?id={prepared.poisoned}")
     assert "to come: the handler is called again (failed once)" in page.words
     assert page.text.count('<li class="ahead">') == page.words.count("to come:")

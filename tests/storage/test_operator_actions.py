@@ -165,7 +165,7 @@ def test_a_terminated_source_makes_dead_letters_of_the_rest(pair: Pair) -> None:
     assert actions(client) == [("terminate", "ada")]
 
 
-def test_what_a_source_counts_before_it_is_terminated_is_what_becomes_dead_letters(pair: Pair) -> None:
+def test_all_that_a_source_counts_before_it_is_terminated_become_dead_letters(pair: Pair) -> None:
     pair.send(["1"])
     pair.run(NOW)
     pair.send(["2", "3", "4"])
