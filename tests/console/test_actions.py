@@ -349,6 +349,12 @@ def test_dead_letters_are_redirected_to_another_endpoint(browser: Browser, opera
     done = browser.submit(question, "letters-redirect", new_endpoint="http://billing-2.example/services/invoices")
     assert "7 redirected to http://billing-2.example/services/invoices." in done.words
     assert "billing-2.example" in browser.get("messages?state=unsent").words
+    long = f"http://bank-2.example/{'x' * 900}"
+    done = browser.submit(
+        browser.get(f"letters-redirect?endpoint={BANK}"), "letters-redirect", new_endpoint=long, twice="1"
+    )
+    assert "2 redirected to http://bank-2.example/" in done.words, "the note is there, without its link"
+    assert "What is sent again" not in done.words
 
 
 def test_a_copy_of_a_dead_letter_is_edited_and_sent_as_a_new_message(browser: Browser, operations: Operations) -> None:

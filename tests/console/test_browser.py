@@ -78,6 +78,14 @@ def test_the_reasons_of_the_audit_are_in_sight(driver: WebDriver, url: str) -> N
     assert all(each.rect["x"] + each.rect["width"] <= frame["x"] + frame["width"] for each in reasons)
 
 
+def test_a_page_of_nothing_leads_back_to_the_page_before(driver: WebDriver, url: str) -> None:
+    log_in(driver, url)
+    driver.get(f"{url}letters?endpoint={BILLING}")
+    driver.get(f"{url}letter?id=never")
+    driver.find_element(By.ID, "back").click()
+    wait(driver, lambda: driver.current_url == f"{url}letters?endpoint={BILLING}")
+
+
 def test_the_dead_letters_of_one_peer_are_redriven_by_clicks(
     driver: WebDriver, url: str, store: SqlStore, prepared: Prepared
 ) -> None:
