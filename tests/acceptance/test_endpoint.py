@@ -17,7 +17,7 @@ from lxml import etree
 from mercury import Mercury, Service, Settings
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.memory import MemoryStore
-from mercury.storage.memory.store import MemoryTransaction
+from mercury.storage.memory.transaction import MemoryTransaction
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, Serving, eventually
 

@@ -25,7 +25,7 @@ from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.storage.memory import MemoryStore
-from mercury.storage.memory.store import MemoryTransaction
+from mercury.storage.memory.transaction import MemoryTransaction
 from mercury.wire.decode import decode
 from mercury.wire.envelope import HttpMessage, Payload
 

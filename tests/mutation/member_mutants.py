@@ -24,7 +24,7 @@ MEMBERS = (
         "claim of the active member at the commit in memory",
         (
             Change(
-                "mercury.storage.memory.store:MemoryTransaction._commit",
+                "mercury.storage.memory.transaction:MemoryTransaction._commit",
                 "if self._member is not None and self._writes:",
                 "if False:",
             ),

@@ -477,7 +477,7 @@ STORAGE = (
         "attachments end with their message, in memory",
         (
             Change(
-                "mercury.storage.memory.store:MemoryTransaction._commit",
+                "mercury.storage.memory.transaction:MemoryTransaction._commit",
                 "                self._remove_attachments()\n",
                 "                pass\n",
             ),
@@ -488,7 +488,7 @@ STORAGE = (
         "attachments of a message that this commit passes on, in memory",
         (
             Change(
-                "mercury.storage.memory.store:MemoryTransaction._remove_attachments",
+                "mercury.storage.memory.transaction:MemoryTransaction._remove_attachments",
                 "names_of(removed) - names_of(added)",
                 "names_of(removed)",
             ),

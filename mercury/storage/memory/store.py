@@ -1,214 +1,26 @@
-"""The store and its transactions."""
+"""The store."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import math
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
-from mercury.errors import CapabilityError, Conflict, NotActive, StorageError
+from mercury.errors import Conflict, NotActive, StorageError
 from mercury.storage.api import Capabilities, CommitListener, Topic
-from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import ACTIVE_MEMBER, INACTIVE, SUSPENDED, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
 from mercury.storage.memory import gauges
-from mercury.storage.memory.attachments import MemoryAttachments, names_of
 from mercury.storage.memory.committed import Committed
-from mercury.storage.memory.dead_letters import MemoryDeadLetters
-from mercury.storage.memory.invoker import MemoryInvoker
-from mercury.storage.memory.locks import HeldLocks, LockTable
-from mercury.storage.memory.peer_stores import MemoryPeerStores
-from mercury.storage.memory.replay import MemoryReplay
-from mercury.storage.memory.rmd import MemoryRmd
-from mercury.storage.memory.rms import MemoryRms
+from mercury.storage.memory.locks import LockTable
+from mercury.storage.memory.transaction import MemoryTransaction, no_database
 from mercury.storage.nodes import Node, Traffic
 from mercury.storage.records import SequenceKey
 
-if TYPE_CHECKING:
-    from sqlalchemy import Connection
-    from sqlalchemy.orm import Session
-
 _EVERYTHING = WorkFilter("")
-_OPEN, _ROLLED_BACK, _COMMITTED = Outcome(), Outcome(ending=Ending.ROLLED_BACK), Outcome(ending=Ending.COMMITTED)
-
-
-class MemoryTransaction:
-    """`Transaction` on the in-memory store. Its changes are private until the commit."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self.store = store
-        self.locks = HeldLocks(store.lock_table)
-        self._rmd: MemoryRmd | None = None
-        self._invoker: MemoryInvoker | None = None
-        self._rms: MemoryRms | None = None
-        self._dead_letters: MemoryDeadLetters | None = None
-        self._attachments: MemoryAttachments | None = None
-        self._replay: MemoryReplay | None = None
-        self.peer_stores = MemoryPeerStores(store.committed)
-        self._claims: list[Claim] = []
-        self._member = store.guarded_by
-        self._after_commit: list[Callable[[], None]] = []
-        self.outcome = _OPEN
-
-    def __enter__(self) -> MemoryTransaction:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        topics: frozenset[Topic] = frozenset()
-        try:
-            self.outcome = _ROLLED_BACK
-            if error is None:
-                topics = self._commit()
-                self.outcome = _COMMITTED
-        finally:
-            self.locks.release()
-        if error is None:
-            if self.store.counter is not None:
-                self.store.counter(0)
-            for action in self._after_commit:
-                action()
-        if topics:
-            self.store.notify(topics)
-
-    # Each manager is made when it is first used: most transactions use one or two kinds.
-
-    @property
-    def rmd(self) -> MemoryRmd:
-        if self._rmd is None:
-            self._rmd = MemoryRmd(self.store.committed, self.locks)
-        return self._rmd
-
-    @property
-    def invoker(self) -> MemoryInvoker:
-        if self._invoker is None:
-            self._invoker = MemoryInvoker(self.store.committed, self.locks)
-        return self._invoker
-
-    @property
-    def rms(self) -> MemoryRms:
-        if self._rms is None:
-            self._rms = MemoryRms(self.store.committed, self.locks)
-        return self._rms
-
-    @property
-    def dead_letters(self) -> MemoryDeadLetters:
-        if self._dead_letters is None:
-            self._dead_letters = MemoryDeadLetters(self.store.committed)
-        return self._dead_letters
-
-    @property
-    def attachments(self) -> MemoryAttachments:
-        if self._attachments is None:
-            self._attachments = MemoryAttachments(self.store.committed)
-        return self._attachments
-
-    @property
-    def replay(self) -> MemoryReplay:
-        if self._replay is None:
-            self._replay = MemoryReplay(self.store.committed)
-        return self._replay
-
-    @contextmanager
-    def savepoint(self) -> Iterator[None]:
-        saved = (self.rmd.savepoint(), self.invoker.savepoint(), self.rms.savepoint())
-        recorded, peers = dict(self.replay.added), dict(self.peer_stores.changed)
-        lengths = len(self.dead_letters.added), len(self.dead_letters.deleted), len(self._after_commit)
-        written = len(self.attachments.added)
-        try:
-            yield
-        except BaseException:
-            self.rmd.rollback_to(saved[0])
-            self.invoker.rollback_to(saved[1])
-            self.rms.rollback_to(saved[2])
-            self.replay.added, self.peer_stores.changed = recorded, peers
-            del self.dead_letters.added[lengths[0] :]
-            del self.dead_letters.deleted[lengths[1] :]
-            del self._after_commit[lengths[2] :]
-            del self.attachments.added[written:]
-            raise
-
-    def connection(self, resource: str | None = None) -> Connection:
-        raise _no_database(resource)
-
-    def session(self, resource: str | None = None) -> Session:
-        raise _no_database(resource)
-
-    def limited_statements(self, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002
-        return nullcontext()  # there are none
-
-    @property
-    def in_database(self) -> bool:
-        return False
-
-    def end_work(self) -> None: ...  # applications have no connection to this store
-
-    def translate(self, error: Exception) -> StorageError | None:
-        return error if isinstance(error, StorageError) else None
-
-    def guard(self, claim: Claim) -> None:
-        self._claims.append(claim)
-
-    def after_commit(self, action: Callable[[], None]) -> None:
-        self._after_commit.append(action)
-
-    def _commit(self) -> frozenset[Topic]:
-        topics: set[Topic] = set()
-        with self.store.committed.mutex:
-            for claim in self._claims:
-                self.store.check_claim(claim)
-            managers = [used for used in (self._rmd, self._invoker, self._rms) if used is not None]
-            if self._member is not None and self._writes:
-                self.store.check_member(self._member)
-            if self._dead_letters is not None:
-                self._dead_letters.check()
-            if self._replay is not None:
-                self._replay.check()
-            self.peer_stores.check()
-            for manager in managers:
-                manager.check()
-            for manager in managers:
-                topics |= manager.install()
-            if self._dead_letters is not None:
-                self._dead_letters.install()
-            if self._attachments is not None:
-                self._attachments.install()
-            if self._replay is not None:
-                self._replay.install()
-            self.peer_stores.install()
-            if self.store.committed.attachments:
-                self._remove_attachments()
-        return frozenset(topics)
-
-    @property
-    def _writes(self) -> bool:
-        """Whether this transaction has locked or changed anything."""
-        changes: list[object] = [self.locks.any, self.peer_stores.changed]
-        if self._rms is not None:
-            changes.append(self._rms.appended)
-        if self._invoker is not None:
-            changes += [self._invoker.inserted, self._invoker.added, self._invoker.deleted]
-        if self._rmd is not None:
-            changes.append(self._rmd.inserted)
-        if self._dead_letters is not None:
-            changes += [self._dead_letters.added, self._dead_letters.deleted]
-        changes += [part.added for part in (self._attachments, self._replay) if part is not None]
-        return any(changes)
-
-    def _remove_attachments(self) -> None:
-        """Remove those that only rows had which this commit has removed."""
-        parts = [used for used in (self._invoker, self._rms, self._dead_letters) if used is not None]
-        added = [row for part in parts for row in (part.appended if isinstance(part, MemoryRms) else part.added)]
-        removed = [row for part in parts for row in part.removed]
-        for name in names_of(removed) - names_of(added):
-            self.store.committed.attachments.pop(name, None)
-
-
-def _no_database(resource: str | None) -> CapabilityError:
-    what = f" ({resource})" if resource else ""
-    return CapabilityError(f"the store memory: is not a database; no application's transaction can include it{what}")
 
 
 @dataclass(slots=True)
@@ -225,7 +37,7 @@ class MemoryStore:
 
     capabilities = Capabilities()
     id: str | None = None
-    history_since = float("-inf")
+    history_since = -math.inf
 
     def __init__(self, *, lock_timeout: float = 10.0) -> None:
         self.committed = Committed()
@@ -244,7 +56,7 @@ class MemoryStore:
         return MemoryTransaction(self)
 
     def join(self, work: object) -> AbstractContextManager[MemoryTransaction]:
-        raise _no_database(type(work).__name__)
+        raise no_database(type(work).__name__)
 
     def notify(self, topics: frozenset[Topic]) -> None:
         """Call the listeners: a commit has caused work."""
@@ -315,7 +127,8 @@ class MemoryStore:
             return claim
 
     def claim_all(self, resources: Collection[str], owner: str, now: float, lease: float) -> list[Claim]:
-        return [claim for each in resources if (claim := self.claim(each, owner, now, lease)) is not None]
+        claims = (self.claim(resource, owner, now, lease) for resource in resources)
+        return [claim for claim in claims if claim is not None]
 
     def release(self, claim: Claim) -> None:
         with self.committed.mutex:
@@ -324,14 +137,16 @@ class MemoryStore:
                 del self._claims[claim.resource]
 
     def _holds(self, claim: Claim) -> bool:
-        return (held := self._claims.get(claim.resource)) is not None and held.claim == claim
+        held = self._claims.get(claim.resource)
+        return held is not None and held.claim == claim
 
     def check_claim(self, claim: Claim) -> None:
         if not self._holds(claim):
             raise Conflict(f"the claim on {claim.resource} is lost")
 
     def active_member(self) -> tuple[Claim, float] | None:
-        return (held.claim, held.until) if (held := self._claims.get(ACTIVE_MEMBER)) is not None else None
+        held = self._claims.get(ACTIVE_MEMBER)
+        return (held.claim, held.until) if held is not None else None
 
     def guard_all(self, claim: Claim | None) -> None:
         self.guarded_by = claim
