@@ -1,4 +1,4 @@
-"""Whether the loopback interface of this machine passes multicast on."""
+"""Multicast in the loopback interface, if this machine passes it on there."""
 
 from __future__ import annotations
 
@@ -25,3 +25,10 @@ def missing() -> str | None:
     except OSError as error:
         return f"the loopback interface passes no multicast on: {error}"
     return None
+
+
+def free_multicast() -> str:
+    """A multicast group at a port that is free."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind((LOOPBACK, 0))
+        return f"239.255.42.99:{probe.getsockname()[1]}"

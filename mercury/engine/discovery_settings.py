@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from mercury.errors import ConfigurationError
 
 SERVICE_TYPE = re.compile(r"_[A-Za-z0-9-]{1,15}\._tcp\.local\.?")
-GROUP = re.compile(r"[A-Za-z0-9._-]{1,63}")
+_GROUP = re.compile(r"[A-Za-z0-9._-]{1,63}")
 #: The group that members and clients are in unless they say otherwise.
 DEFAULT_GROUP = "default"
 #: What the two agents need, for the text of errors.
@@ -43,10 +43,7 @@ class DiscoverySettings:
                 raise ConfigurationError(f"zeroconf: it {NEEDS_ZEROCONF}")
         if self.multicast is not None and not is_multicast(self.multicast):
             raise ConfigurationError(f"multicast: {self.multicast!r} is not of the form 239.255.42.99:6155")
-        if not GROUP.fullmatch(self.group):
-            raise ConfigurationError(f"group: {self.group!r} is not 1 to 63 letters, digits, dots, dashes")
-        if self.interface is not None and not is_interface(self.interface):
-            raise ConfigurationError(f"interface: {self.interface!r} is no IPv4 address")
+        check_scope(self.group, self.interface)
 
     @property
     def announces(self) -> str | None:
@@ -54,11 +51,22 @@ class DiscoverySettings:
         return "zeroconf" if self.zeroconf is not None else "multicast" if self.multicast is not None else None
 
 
+def check_scope(group: str, interface: str | None) -> None:
+    """Check a group of members, and the interface to their network.
+
+    :raises ConfigurationError: one is not of its form; the text begins with its name.
+    """
+    if not _GROUP.fullmatch(group):
+        raise ConfigurationError(f"group: {group!r} is not 1 to 63 letters, digits, dots, dashes")
+    if interface is not None and not _is_ipv4(interface):
+        raise ConfigurationError(f"interface: {interface!r} is no IPv4 address")
+
+
 def is_multicast(text: str) -> bool:
     """Whether it is the IPv4 address of a multicast group, and a port."""
     host, _, port = text.rpartition(":")
     return (
-        is_interface(host)
+        _is_ipv4(host)
         and ipaddress.IPv4Address(host).is_multicast
         and port.isascii()
         and port.isdecimal()
@@ -66,7 +74,7 @@ def is_multicast(text: str) -> bool:
     )
 
 
-def is_interface(text: str) -> bool:
+def _is_ipv4(text: str) -> bool:
     """Whether it is an IPv4 address."""
     try:
         ipaddress.IPv4Address(text)

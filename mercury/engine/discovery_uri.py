@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from importlib.util import find_spec
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 from mercury.engine.addresses import split_url
 from mercury.engine.discovery_settings import (
     DEFAULT_GROUP,
-    GROUP,
     NEEDS_ZEROCONF,
     SERVICE_TYPE,
-    is_interface,
+    check_scope,
     is_multicast,
 )
-from mercury.engine.failover_uri import DISCOVERY, SCHEME, FailoverUri, read_failover, read_options
+from mercury.engine.failover_uri import DISCOVERY, SCHEME, FailoverUri, options_of, pairs_in, read_failover
 from mercury.errors import ConfigurationError
 from mercury.statemachine.failover import AnnouncedMembers, FailoverOptions, SrvName
 
@@ -80,13 +79,9 @@ def read_destination(uri: str, name: str | None = None) -> FailoverUri:
 
 
 def _options(agent: str, query: str) -> tuple[dict[str, str], FailoverOptions]:
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError as error:
-        raise ConfigurationError(f"the options of discovery: are not of the form name=value: {query!r}") from error
     own: dict[str, str] = {}
     others = []
-    for name, value in pairs:
+    for name, value in pairs_in(query, DISCOVERY):
         reason = _REFUSED.get(name)
         if agent == "dns" and name == "randomize":
             reason = "SRV records have an order of their own"
@@ -103,7 +98,7 @@ def _options(agent: str, query: str) -> tuple[dict[str, str], FailoverOptions]:
         re.compile(chosen)
     except re.error as error:
         raise ConfigurationError(f"filter: {chosen!r} is no pattern: {error}") from error
-    return own, replace(read_options(urlencode(others), ()), members_filter=chosen)
+    return own, replace(options_of(others, ()), members_filter=chosen)
 
 
 def _registry(url: str, options: FailoverOptions) -> tuple[str, FailoverOptions]:
@@ -143,10 +138,7 @@ def _announced(agent: str, where: str, own: dict[str, str], options: FailoverOpt
         shown = f"//{name}"
         if not is_multicast(name):
             raise ConfigurationError(f"multicast: {where!r} is not of the form multicast://239.255.42.99:6155")
-    if not GROUP.fullmatch(group):
-        raise ConfigurationError(f"group: {group!r} is not 1 to 63 letters, digits, dots, dashes")
-    if interface is not None and not is_interface(interface):
-        raise ConfigurationError(f"interface: {interface!r} is no IPv4 address")
+    check_scope(group, interface)
     path = _path(own)
     endpoint = f"{DISCOVERY}({agent}:{shown})?{urlencode({'path': path, 'group': group}, safe='/')}"
     wanted = AnnouncedMembers(agent=agent, name=name, group=group, path=path, interface=interface)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -97,7 +97,7 @@ def read_failover(uri: str, name: str | None = None) -> FailoverUri:
     if len(set(urls)) < len(urls):
         raise ConfigurationError(f"an address stands twice in {uri!r}")
     endpoint = f"{SCHEME}{name}" if name is not None else f"{SCHEME}({','.join(sorted(urls))})"
-    return FailoverUri(endpoint, urls, read_options(match[2] or "", urls))
+    return FailoverUri(endpoint, urls, options_of(pairs_in(match[2] or "", SCHEME), urls))
 
 
 def _check(url: str) -> None:
@@ -110,16 +110,24 @@ def _check(url: str) -> None:
         raise ConfigurationError(f"not a URL to send to: {url!r} (HTTP does not send what follows #)")
 
 
-def read_options(query: str, urls: tuple[str, ...]) -> FailoverOptions:
-    """The options of a list of addresses, which follow its ``?``.
+def pairs_in(query: str, scheme: str) -> list[tuple[str, str]]:
+    """The names and values of the options that follow the ``?`` of a URI.
 
-    :raises ConfigurationError: one is wrong, or is not known, or has no use here.
+    :param scheme: of the URI, for the text of errors.
+    :raises ConfigurationError: they are not of the form ``name=value``.
+    """
+    try:
+        return parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
+    except ValueError as error:
+        raise ConfigurationError(f"the options of {scheme} are not of the form name=value: {query!r}") from error
+
+
+def options_of(pairs: Iterable[tuple[str, str]], urls: tuple[str, ...]) -> FailoverOptions:
+    """The options of a list of addresses.
+
+    :raises ConfigurationError: one is wrong, or is not known, or has no use here, or stands twice.
     """
     given: dict[str, str] = {}
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
-    except ValueError as error:
-        raise ConfigurationError(f"the options of failover: are not of the form name=value: {query!r}") from error
     for name, value in pairs:
         if name in given:
             raise ConfigurationError(f"{name}: the option stands twice")

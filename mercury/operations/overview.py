@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from mercury.engine.lateness import Ages, WatchSettings, lateness
 from mercury.operations.nodes import NodeLine
@@ -114,7 +114,7 @@ def _of_store(peer: PeerStore) -> Problem:
         f"{peer.store}: nothing is sent to the other one"
     )
     command = f"mercury sequences list --endpoint '{peer.endpoint}'"
-    return replace(_problem(Severity.CRITICAL, text, Place.SEQUENCES, command), endpoint=peer.endpoint)
+    return _problem(Severity.CRITICAL, text, Place.SEQUENCES, command, endpoint=peer.endpoint)
 
 
 def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
@@ -186,5 +186,7 @@ def _counted(count: Count, one: str, many: str) -> str:
     return counted(count.value, one, many, more=count.more)
 
 
-def _problem(severity: Severity, text: str, place: Place, command: str, target: str = "") -> Problem:
-    return Problem(severity=severity, text=text, place=place, command=command, target=target)
+def _problem(
+    severity: Severity, text: str, place: Place, command: str, target: str = "", endpoint: str = ""
+) -> Problem:
+    return Problem(severity=severity, text=text, place=place, command=command, target=target, endpoint=endpoint)

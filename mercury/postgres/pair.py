@@ -81,23 +81,22 @@ class PostgresPair:
         """Let commits wait for the standby no more, and give it none of the following ones, until it is rebuilt."""
         _run(self.primary, "alter system set synchronous_standby_names = ''", "select pg_reload_conf()")
         _run(self.standby, "alter system set primary_conninfo = ''", "select pg_reload_conf()")
-        with _connected(self.primary) as connection:
-            until = time.monotonic() + START_TIMEOUT
-            while connection.execute("select from pg_stat_replication").fetchall():
-                if time.monotonic() > until:
-                    raise StorageError("the standby does not leave the primary")
-                time.sleep(0.02)
+        self._wait_for_standbys([], "the standby does not leave the primary")
 
     def wait_until_synchronous(self) -> None:
         """Return when commits wait for the standby.
 
         :raises StorageError: the standby does not connect to the primary.
         """
+        self._wait_for_standbys(["sync"], "the standby does not become synchronous")
+
+    def _wait_for_standbys(self, states: list[str], otherwise: str) -> None:
+        """Return when the primary has standbys in these states."""
         until = time.monotonic() + START_TIMEOUT
         with _connected(self.primary) as connection:
-            while connection.execute("select sync_state from pg_stat_replication").fetchall() != [("sync",)]:
+            while [row[0] for row in connection.execute("select sync_state from pg_stat_replication")] != states:
                 if time.monotonic() > until:
-                    raise StorageError("the standby does not become synchronous")
+                    raise StorageError(otherwise)
                 time.sleep(0.02)
 
     def kill(self) -> None:

@@ -212,11 +212,15 @@ class RMSSequence(RmsCounters):
         before = self.window_end(policy) if self.flow.size is not None else None
         was_full = self.window(policy) - self.in_flight < self.ack_request_interval(policy)
         starved, full = self.starved, self.flow.room == 0
-        forgotten = self._forgotten(given.ranges)
-        if forgotten and self.state is not RmsState.ENDING:  # the final acknowledgement is the last word
-            yield effects.Forgotten(forgotten)
-        yield from self._release(self._merge(self._bounded(given.ranges), now))
-        stated = RangeSet(given.ranges)
+        merged, stated = self._bounded(given.ranges), RangeSet(given.ranges)
+        new = self._merge(merged, now)
+        # Acknowledgements may arrive late, but each has what those made before it had (RM-ACK-01). So one with a new
+        # number was made after all that have arrived, if all that they had was merged. The final one is the last word.
+        if new and merged is given.ranges and self.state is not RmsState.ENDING:
+            forgotten = tuple(gap for low, high in self.acknowledged for gap in stated.gaps(low, high))
+            if forgotten:
+                yield effects.Forgotten(forgotten)
+        yield from self._release(new)
         # An older acknowledgement states an outdated BufferRemaining. One that states none opens the window of
         # `ask_first`, also if its destination has forgotten what it had acknowledged.
         opens = self.flow.room == 0 and given.room is None
@@ -340,21 +344,9 @@ class RMSSequence(RmsCounters):
             self.round_trip = self.round_trip.acknowledged(now)
         return RangeSet(gap for low, high in ranges for gap in before.gaps(low, high))
 
-    def _forgotten(self, ranges: Ranges) -> Ranges:
-        """Numbers that were acknowledged, and are not in this later acknowledgement.
-
-        Acknowledgements may arrive late, but each has what those made before it had (RM-ACK-01). So one with a number
-        that is in none of the earlier arrivals was made after all of them.
-        """
-        if len(self.acknowledged) + len(ranges) > MAX_RANGES:  # not all that arrived was merged
-            return ()
-        if not any(any(self.acknowledged.gaps(low, high)) for low, high in ranges):
-            return ()
-        stated = RangeSet(ranges)
-        return tuple(gap for low, high in self.acknowledged for gap in stated.gaps(low, high))
-
     def _bounded(self, ranges: Ranges) -> Ranges:
-        """Those ranges that are merged: one that would be a range more than `MAX_RANGES` is ignored.
+        """Those ranges that are merged, the same object if all are: one that would be a range more than `MAX_RANGES` is
+        ignored.
 
         Its messages stay stored until an acknowledgement fills the gap below or above them. A final acknowledgement is
         not bounded: what it leaves out goes to a successor.

@@ -131,9 +131,9 @@ RMS = read_table(
     0000 0100 0110 1011 F         | ACK       |                | -      |                | ST-S06
     1000 1100 1110 1010           | ACK       | invalid        | refuse | RaiseFault     | ST-S19 RM-ACK-03
     1000 1010                     | ACK       |                | =      |                | ST-S06
-    1100                          | ACK       | all            | 1000   | Forgotten Released       | ST-S06 RM-ACK-01
-    1110                          | ACK       | all            | 1010   | Forgotten Released       | ST-S06 ST-S14
-    1100 1110                     | ACK       |                | =      | Forgotten Released Due   | ST-S06 RM-ACK-01
+    1100                          | ACK       | all            | 1000   | Forgotten Released | ST-S06 RM-ACK-01
+    1110                          | ACK       | all            | 1010   | Forgotten Released | ST-S06 ST-S14
+    1100 1110                     | ACK       |                | =      | Forgotten Released Due | ST-S06 RM-ACK-01
     0000 0100 0110 1011 F         | FIN       |                | -      |                | ST-S07
     1000 1100 1110                | FIN       | no ranges      | =      |                | RM11-ACK-08
     1000 1100 1110 1010           | FIN       | invalid        | refuse | RaiseFault     | ST-S19 RM-ACK-03

@@ -31,19 +31,13 @@ from mercury.statemachine.failover import AnnouncedMembers
 from tests.acceptance.app import Note
 from tests.acceptance.processes import Serving, eventually
 from tests.acceptance.test_samples import free_port
-from tests.multicast import missing
+from tests.multicast import free_multicast, missing
 
 pytestmark = pytest.mark.usefixtures("multicast")
 LOOPBACK = "127.0.0.1"
 SERVICE = "_mercury._tcp.local."
 POLICY = SourcePolicy(retransmission=RetransmissionPolicy(base=0.2, cap=0.4))
 ALLOWED = Settings(engine=EngineSettings(addresses=AddressPolicy(("http://127.0.0.1:*",))))
-
-
-def free_multicast() -> str:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind((LOOPBACK, 0))
-        return f"239.255.42.99:{probe.getsockname()[1]}"
 
 
 class Network:

@@ -28,8 +28,7 @@ from mercury.settings import Settings
 from mercury.statemachine.failover import SrvName
 from tests.acceptance.app import Note
 from tests.acceptance.processes import Running, eventually
-from tests.acceptance.test_announced_members import free_multicast
-from tests.multicast import missing
+from tests.multicast import free_multicast, missing
 
 POLICY = SourcePolicy(retransmission=RetransmissionPolicy(base=0.2, cap=0.4))
 ALLOWED = Settings(engine=EngineSettings(addresses=AddressPolicy(("http://127.0.0.1:*", "http://localhost:*"))))

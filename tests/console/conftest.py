@@ -10,12 +10,14 @@ import pytest
 from selenium.webdriver.chrome.webdriver import WebDriver
 
 from mercury.console.console import Console
+from mercury.operations.operator import Operations
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
 
 from .browsing import Browser, console_of, serving
 from .chromium import chromium
+from .prepared import Prepared, copied, prepare
 
 #: Of a page.
 WIDTH = 1240
@@ -48,3 +50,25 @@ def console(store: SqlStore, clock: FakeClock) -> Console:
 def browser(console: Console) -> Iterator[Browser]:
     with serving(console.application()) as url:
         yield Browser(url)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(tmp_path_factory.mktemp("prepared"))
+
+
+@pytest.fixture
+def prepared(made: Prepared, tmp_path: Path) -> Prepared:
+    """A copy of the prepared store, which the test may change."""
+    return copied(made, tmp_path)
+
+
+@pytest.fixture
+def prepared_store(prepared: Prepared) -> Iterator[SqlStore]:
+    with contextlib.closing(open_sql_store(prepared.url)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def operations(prepared_store: SqlStore, prepared: Prepared) -> Operations:
+    return Operations(prepared_store, prepared.clock)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,38 +10,15 @@ from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
 from mercury.storage.audit import Via
 from mercury.storage.letters import EVERY_LETTER, LetterFilter
-from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
 from .browsing import READER, Answer, Browser, console_of, serving
-from .prepared import BANK, BILLING, Prepared, copied, prepare, refuse_store
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare(tmp_path_factory.mktemp("prepared"))
+from .prepared import BANK, BILLING, Prepared, refuse_store
 
 
 @pytest.fixture
-def prepared(made: Prepared, tmp_path: Path) -> Prepared:
-    """A copy of the prepared store, which the test may change."""
-    return copied(made, tmp_path)
-
-
-@pytest.fixture
-def store(prepared: Prepared) -> Iterator[SqlStore]:
-    with contextlib.closing(open_sql_store(prepared.url)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def operations(store: SqlStore, prepared: Prepared) -> Operations:
-    return Operations(store, prepared.clock)
-
-
-@pytest.fixture
-def browser(store: SqlStore, prepared: Prepared) -> Iterator[Browser]:
-    with serving(console_of(store, prepared.clock).application()) as url:
+def browser(prepared_store: SqlStore, prepared: Prepared) -> Iterator[Browser]:
+    with serving(console_of(prepared_store, prepared.clock).application()) as url:
         made = Browser(url)
         made.log_in()
         yield made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -13,38 +12,16 @@ from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor
 from mercury.storage.bulk import BulkAction, BulkState
 from mercury.storage.letters import EVERY_LETTER, LetterFilter
-from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import letter
 
 from .browsing import READER, Browser, console_of, serving
-from .prepared import BANK, BILLING, Prepared, copied, prepare, refuse_store
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return prepare(tmp_path_factory.mktemp("prepared"))
+from .prepared import BANK, BILLING, Prepared, refuse_store
 
 
 @pytest.fixture
-def prepared(made: Prepared, tmp_path: Path) -> Prepared:
-    return copied(made, tmp_path)
-
-
-@pytest.fixture
-def store(prepared: Prepared) -> Iterator[SqlStore]:
-    with contextlib.closing(open_sql_store(prepared.url)) as opened:
-        yield opened
-
-
-@pytest.fixture
-def operations(store: SqlStore, prepared: Prepared) -> Operations:
-    return Operations(store, prepared.clock)
-
-
-@pytest.fixture
-def console(store: SqlStore, prepared: Prepared) -> Iterator[Console]:
-    with contextlib.closing(console_of(store, prepared.clock)) as opened:
+def console(prepared_store: SqlStore, prepared: Prepared) -> Iterator[Console]:
+    with contextlib.closing(console_of(prepared_store, prepared.clock)) as opened:
         yield opened
 
 

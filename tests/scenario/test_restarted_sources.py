@@ -8,7 +8,7 @@ import pytest
 
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 
-from .harness import DESTINATION, EPOCH, Pair
+from .harness import DESTINATION, EPOCH, Link, Pair
 
 TAKING = replace(DESTINATION, batches=True)
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
@@ -17,6 +17,16 @@ PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 def names(two: Pair, since: float) -> list[str]:
     """The messages on the wire from a time on."""
     return [name for at, name in two.times if at >= since - EPOCH]
+
+
+def assert_asks_once_before_it_sends(two: Pair, link: Link, since: float) -> None:
+    link.notes("three", "four")
+    two.advance(10)
+    assert two.server.handled == ["one", "two", "three", "four"]
+    assert names(two, since)[0].startswith("AckRequested")
+    link.notes("five")
+    two.advance(10)
+    assert [name for name in names(two, since) if name.startswith("AckRequested")] == ["AckRequested"]
 
 
 @PROTOCOLS
@@ -31,13 +41,7 @@ def test_nothing_is_sent_after_a_start_before_the_destination_has_said_what_it_h
     two.client.stop()
     two.client.start()
     started = two.now
-    link.notes("three", "four")
-    two.advance(10)
-    assert two.server.handled == ["one", "two", "three", "four"]
-    assert names(two, started)[0].startswith("AckRequested")
-    link.notes("five")
-    two.advance(10)
-    assert [name for name in names(two, started) if name.startswith("AckRequested")] == ["AckRequested"]
+    assert_asks_once_before_it_sends(two, link, started)
     link.close()
     two.advance(100)
     two.assert_ended()
@@ -94,10 +98,4 @@ def test_nothing_is_sent_after_a_fail_over_of_the_database_before_the_destinatio
     link.notes("one", "two")
     two.advance(10)
     two.client.store.history_since = failed_over = two.now
-    link.notes("three", "four")
-    two.advance(10)
-    assert two.server.handled == ["one", "two", "three", "four"]
-    assert names(two, failed_over)[0].startswith("AckRequested")
-    link.notes("five")
-    two.advance(10)
-    assert [name for name in names(two, failed_over) if name.startswith("AckRequested")] == ["AckRequested"]
+    assert_asks_once_before_it_sends(two, link, failed_over)

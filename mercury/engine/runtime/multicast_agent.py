@@ -1,8 +1,8 @@
 """Members that answer questions to a multicast group, and the question of a client (decision 86).
 
 A question is a JSON object in a datagram of `QUESTION_BYTES`, filled up with blanks: an answer is never longer, so
-that no host can use members to multiply traffic to a forged address. An answer repeats the question's id: who does not
-see the question cannot answer it.
+that a question with a forged sender address causes no more traffic there than it is itself. An answer repeats the
+question's id, so only hosts that have received the question can answer it.
 """
 
 from __future__ import annotations

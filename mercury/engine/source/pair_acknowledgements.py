@@ -23,6 +23,6 @@ def of_pair(
     if found is None or not found.machine.used:
         return ()
     machine = found.machine
-    acknowledged = machine.acknowledgement(context.application.policy(found.service))
-    ranges = machine.accepted() if ends else acknowledged.ranges
+    policy = context.application.policy(found.service)
+    ranges = machine.accepted() if ends else machine.acknowledgement(policy).ranges
     return (SequenceAcknowledgement(found.identifier, ranges, buffer_remaining=machine.buffer_remaining(ranges)),)
