@@ -1,7 +1,7 @@
 """Where the CPU time of a message goes, in the client, the server and PostgreSQL.
 
-``python -m benchmarks.profile [--rows N] [--mode in-only|in-out] [--phase drain|stream] [--sequences N]`` moves rows in
-the same database with default settings, once for each part that is measured:
+``python -m benchmarks.profile [--rows N] [--mode in-only|in-out] [--phase drain|stream] [--sequences N] [--single]
+[--list-handler]`` moves rows in the same database with default settings, once for each part that is measured:
 
 - totals: CPU microseconds and waits (each is a wake-up) a message by thread and process, WAL, bytes over the network;
 - functions: CPU microseconds and calls a message by function (cProfile with the CPU clock of each thread; what the
@@ -64,7 +64,8 @@ class Job:
 
     def __init__(self, postgres: EmbeddedPostgres, name: str, options: argparse.Namespace, body: int) -> None:
         self.asks = options.mode == "in-out"
-        way = mercury_way(postgres, postgres.folder, name, keys=options.sequences, asks=self.asks, body=body)
+        shape = {"single": options.single, "lists": options.list_handler}
+        way = mercury_way(postgres, postgres.folder, name, keys=options.sequences, asks=self.asks, body=body, **shape)
         self.client, self.server = way.client, way.server
         self.commands = {"server": way.processes["server"][0], "client": way.processes["client"][0]}
         spec = Spec(**json.loads(way.application[-1]))
@@ -241,7 +242,7 @@ def copies(postgres: EmbeddedPostgres, options: argparse.Namespace) -> Found:
 
 
 def tell_totals(found: Found) -> None:
-    print(f"\nTotals: {found.rows} messages in {found.seconds:.1f} s; CPU microseconds and wake-ups a message\n")
+    print(f"\nTotals: {found.rows} messages in {found.seconds:.2f} s; CPU microseconds and wake-ups a message\n")
     whole = 0.0
     for process, threads in found.threads.items():
         total = sum((used for used in threads.values()), Task())
@@ -255,7 +256,7 @@ def tell_totals(found: Found) -> None:
     for name, seconds in sorted(found.postgres.items()):
         if seconds > 1e-6 * found.rows:
             print(f"  {name:40} {1e6 * seconds / found.rows:9.1f} us")
-    print(f"{'all':42} {1e6 * (whole + database) / found.rows:9.1f} us")
+    print(f"{'all':42} {1e6 * (whole + database) / found.rows:9.1f} us, {(whole + database) / found.seconds:.2f} cores")
     print(f"WAL {found.wal / found.rows:.0f} bytes a message, network {found.network / found.rows:.0f} bytes a message")
 
 
@@ -311,6 +312,8 @@ def main() -> None:
     parser.add_argument("--phase", choices=("drain", "stream"), default="drain")
     parser.add_argument("--sequences", type=int, default=1, help="send under so many keys in turn")
     parser.add_argument("--body", type=int, default=300, help="characters of a row")
+    parser.add_argument("--single", action="store_true", help="one message in each HTTP exchange")
+    parser.add_argument("--list-handler", action="store_true", help="the handler takes lists of rows")
     parser.add_argument("--top", type=int, default=25, help="functions and statements to list")
     parser.add_argument("--only", choices=PARTS, action="append")
     options = parser.parse_args()
