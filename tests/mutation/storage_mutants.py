@@ -526,6 +526,16 @@ STORAGE = (
         "::test_a_request_that_arrived_among_others_stays_until_its_response_is_consumed",
     ),
     Mutant(
+        "rows that are acknowledged before their numbers are written",
+        (
+            Change(
+                "mercury.storage.sql.acknowledged_rows:AcknowledgedRows.reach", "return any(", "return False and any("
+            ),
+        ),
+        test="tests/conformance/test_rms_rows.py"
+        "::test_rows_that_are_acknowledged_in_the_transaction_that_numbers_them_go",
+    ),
+    Mutant(
         "rows that are read ahead, and cut",
         (
             Change(

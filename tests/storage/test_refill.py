@@ -14,7 +14,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
 from .pair import Pair
-from .test_statements import Statements
+from .test_statements import Statements, acknowledging
 
 NOW = 1_800_000_000.0
 #: The most statements of one cycle: acknowledgements are stored, and the window is full again.
@@ -61,6 +61,20 @@ def cycle(store: SqlStore, window: int) -> int:
 def test_a_cycle_is_one_transaction_whatever_the_size_of_the_window(store: SqlStore) -> None:
     small, large = cycle(store, 8), cycle(store, 64)
     assert small == large <= CYCLE
+
+
+def test_a_message_that_gets_its_number_and_leaves_is_one_change_of_its_row(store: SqlStore) -> None:
+    """Also while others are in flight, so that the rows of the window have to be read."""
+    pair, replies = begun(store, 16)
+    statements = Statements(store)
+    with statements.during("half of the window"):
+        posts = pair.client.receive([acknowledging(replies[-1], range(1, 9))], NOW)
+    assert numbers(posts) == list(range(17, 25))
+    changes = [each for text in statements.texts("") for each in text.lower().split("update mercury_rms_message")[1:]]
+    assert sum("attempts" in each for each in changes) == 1
+    pair.carry(posts, NOW)
+    pair.run(NOW)
+    assert pair.server.handled[:24] == [f"<order>{each}</order>" for each in range(24)]
 
 
 def test_a_sequence_that_is_created_sends_its_first_messages_in_the_transaction_of_the_answer(store: SqlStore) -> None:

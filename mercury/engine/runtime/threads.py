@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from mercury.engine.exchange import Answer, Arrival, Outgoing, Step
 from mercury.engine.runtime.allocator import return_large_blocks
+from mercury.engine.runtime.collector import FrozenObjects
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
@@ -92,6 +93,7 @@ class Runtime:
         retention: Worker | None = None,
     ) -> None:
         self.held_exchanges = HeldExchanges()
+        self._frozen = FrozenObjects()
         self._engine = engine
         self._transport = transport
         self._settings = settings
@@ -147,6 +149,7 @@ class Runtime:
         """Start all threads."""
         self._started = True
         return_large_blocks()
+        self._frozen.freeze()
         self._committer.start()
         self._posting.start()
         for pool in self._all_pools:
@@ -183,6 +186,7 @@ class Runtime:
         ending.start()
         ending.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         self._transport.close()
+        self._frozen.thaw()
 
     @property
     def _pool_threads(self) -> list[threading.Thread]:

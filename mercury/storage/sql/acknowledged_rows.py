@@ -70,6 +70,15 @@ class AcknowledgedRows:
     def __bool__(self) -> bool:
         return bool(self._acknowledged or self._released)
 
+    def reach(self, lowest: Mapping[str, int]) -> bool:
+        """Whether ranges of a sequence include its number in ``lowest``, or a higher one."""
+        return any(
+            ranges.highest >= lowest[name]
+            for collected in (self._acknowledged, self._released)
+            for name, ranges in collected.items()
+            if name in lowest
+        )
+
     def forget(self) -> None:
         """Drop what was not written: a savepoint was rolled back."""
         self._acknowledged.clear()

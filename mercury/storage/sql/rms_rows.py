@@ -36,6 +36,7 @@ from mercury.storage.sql.rms_statements import (
 )
 from mercury.storage.sql.schema import RMS_BODY, RMS_MESSAGE
 from mercury.storage.sql.statements import Statements
+from mercury.storage.sql.unwritten_rows import UnwrittenRows
 from mercury.storage.sql.waiting_rows import WaitingRows
 from mercury.storage.sql.window import UNSETTLED, UNSETTLED_DUE, UNSETTLED_ONE
 
@@ -55,14 +56,7 @@ class SqlRmsRows:
         #: Requests whose response is stored, and requests whose response was consumed; written together.
         self._answered: dict[str, None] = {}
         self._consumed: dict[str, OutboundMessage] = {}
-        #: Rows that got a number or were transmitted, by position; written together.
-        self._numbered: dict[int, OutboundMessage] = {}
-        #: The same by the id of their sequence: a transaction has the rows of many, and looks at those of one.
-        self._of_sequence: dict[str | None, dict[int, OutboundMessage]] = {}
-        #: Positions of those among them whose number is not written yet.
-        self._new: set[int] = set()
-        #: The keys of the rows that got a number.
-        self._numbered_keys: set[str] = set()
+        self._unwritten = UnwrittenRows()
         self._arrived = AcknowledgedRows(transaction)
         self._waiting = WaitingRows(transaction)
 
@@ -93,12 +87,12 @@ class SqlRmsRows:
 
     def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
         self._require(key)
-        if key.digest in self._numbered_keys:
+        if key.digest in self._unwritten.keys:
             self.flush_pending()  # changes of other keys' rows, and of numbered rows, can wait
         return self._waiting.read(key.digest, limit, most_bytes)
 
     def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
-        self._waiting.read_ahead([key.digest for key in keys if key.digest not in self._numbered_keys])
+        self._waiting.read_ahead([key.digest for key in keys if key.digest not in self._unwritten.keys])
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
@@ -114,9 +108,8 @@ class SqlRmsRows:
 
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)
-        self._keep(rows)
-        self._new.update(row.position for row in rows)
-        self._numbered_keys.add(record.channel.key.digest)
+        self._unwritten.keep_numbered(record.channel.key.digest, rows)
+        self._reread(row.message_id for row in rows)
         if record.channel.back_channel:
             self._tx.topics_elsewhere.add(Topic.RMS)  # another process may hold the exchanges of the requests
 
@@ -150,10 +143,10 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if record.channel.role is Role.REQUEST and self._holds_all_unsettled(record):
             return self._new_in_window(record, limit, most_bytes, 0, 0)
-        if self._arrived:
-            self.flush_pending()
-        if not self._new.issuperset(self._numbered):
+        if not self._unwritten.all_new or self._arrived.reach(self._unwritten.lowest()):
             self.flush_rows()
+        if self._arrived:
+            self._flush_arrived()
         values = {"of_sequence": record.id, "limit": limit, "most_bytes": most_bytes}
         values |= {} if now is None else {"now": now}
         query = UNSETTLED_ONE if one else UNSETTLED_DUE
@@ -167,7 +160,7 @@ class SqlRmsRows:
         """Whether only rows that this transaction has numbered need transmission: the counters of the locked sequence
         say so."""
         machine = record.machine
-        new = [_number(row) for row in self._numbered_in(record) if row.position in self._new]
+        new = self._unwritten.new_numbers(record)
         if (
             machine.unanswered
             or not machine.last_number
@@ -180,27 +173,19 @@ class SqlRmsRows:
         self, record: RmsRecord, limit: int, most_bytes: int, many: int, taken: int
     ) -> list[OutboundMessage]:
         """The rows numbered by this transaction, which are not written yet. They have the highest numbers."""
-        new = sorted(self._numbered_in(record), key=_number)
+        new = sorted(self._unwritten.of(record), key=_number)
         rest = [row for row in new if not row.settled][: max(0, limit - many)]
         return [row.copy() for row in within(rest, _bytes_in_window, most_bytes, taken)]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         for key in {row.channel.key for row in rows}:
             self._require(key)
-        self._keep(rows)
-
-    def _keep(self, rows: Sequence[OutboundMessage]) -> None:
-        """Remember rows that got a number or were transmitted, to write them together."""
-        for row in rows:
-            self._numbered[row.position] = own = row.copy()
-            self._of_sequence.setdefault(row.sequence_id, {})[row.position] = own
+        self._unwritten.keep(rows)
         self._reread(row.message_id for row in rows)
 
     def flush_rows(self) -> None:
         """Write the rows that got a number or were transmitted."""
-        rows = list(self._numbered.values())
-        self._forget_numbered()
-        self._save(rows, "sequence_id", "number", "due", "last", "attempts")
+        self._save(self._unwritten.take(), "sequence_id", "number", "due", "last", "attempts")
 
     def acknowledge(self, record: RmsRecord, ranges: Ranges) -> None:
         self._require(record.channel.key)
@@ -295,20 +280,9 @@ class SqlRmsRows:
     def forget_pending(self) -> None:
         """Drop pending changes: a savepoint was rolled back."""
         self.forget_answers()
-        self._forget_numbered()
+        self._unwritten.forget()
         self._arrived.forget()
         self._waiting.forget()
-
-    def _forget_numbered(self) -> None:
-        self._numbered.clear()
-        self._of_sequence.clear()
-        self._new.clear()
-        self._numbered_keys.clear()
-
-    def _numbered_in(self, record: RmsRecord) -> list[OutboundMessage]:
-        """The rows of a sequence among `_numbered`."""
-        rows = self._of_sequence.get(record.id, {}).items()
-        return [row for position, row in rows if self._numbered[position] is row]
 
     def forget_rows(self) -> None:
         """Drop cached rows: other transactions may have changed them."""
@@ -357,8 +331,12 @@ class SqlRmsRows:
 
     def flush_pending(self) -> None:
         """Write all pending changes to rows."""
-        if self._numbered:
+        if self._unwritten:
             self.flush_rows()
+        self._flush_arrived()
+
+    def _flush_arrived(self) -> None:
+        """Write what arrived for rows that are written."""
         if self._answered or self._consumed:
             self.flush_answers()
         if self._arrived:

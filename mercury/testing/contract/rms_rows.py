@@ -7,7 +7,7 @@ import pytest
 from mercury.errors import Conflict
 from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.storage.api import StorageManager, Topic, Transaction
-from mercury.storage.records import OutboundKind
+from mercury.storage.records import OutboundKind, OutboundMessage
 from mercury.testing.contract.builders import EVERYTHING, KEY, LISTENING, NOW, rms_record, row
 from mercury.testing.contract.ending import ending
 from mercury.testing.contract.outbox import Outbox, ids, number_in
@@ -193,6 +193,23 @@ def test_newly_numbered_rows_count_in_the_window_with_earlier_ones(outbox: Outbo
         assert ids(tx.rms.unsettled(outbox.record, 5)) == list("abcde")
 
     outbox.locked(work)
+
+
+def test_rows_that_are_acknowledged_in_the_transaction_that_numbers_them_go(outbox: Outbox) -> None:
+    """The oldest of too many replies count as fetched when others get their numbers."""
+    outbox.append("a", "b", "c")
+
+    def number_and_release(tx: Transaction) -> list[OutboundMessage]:
+        rows = tx.rms.unnumbered(KEY, 10)
+        for number, each in enumerate(rows, 1):
+            each.sequence_id, each.number, each.due = outbox.record.id, number, NOW
+        tx.rms.number(outbox.record, rows)
+        tx.rms.acknowledge(outbox.record, ((1, 2),))
+        tx.rms.release(outbox.record, ((1, 2),))
+        return tx.rms.unsettled(outbox.record, 10, NOW)
+
+    assert ids(outbox.locked(number_and_release)) == ["c"]
+    assert outbox.here("a", "b", "c") == ["c"]
 
 
 def test_a_nack_makes_rows_due_now(outbox: Outbox) -> None:
