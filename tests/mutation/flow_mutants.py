@@ -325,6 +325,12 @@ FLOW = (
         test="tests/unit/engine/runtime/test_work_scout.py::test_work_that_becomes_due_between_two_queries_is_not_late",
     ),
     Mutant(
+        "a stopped runtime leaves its process frozen",
+        (Change("mercury.engine.runtime.collector:FrozenObjects.thaw", "if self._frozen:", "if False:"),),
+        test="tests/unit/engine/runtime/test_collector.py"
+        "::test_of_two_runtimes_in_a_process_the_first_freezes_and_thaws",
+    ),
+    Mutant(
         "work on a key costs the acknowledgement",
         (Change("mercury.engine.destination.reception:Reception._commit", "if refilled:", "if False:"),),
         test="tests/storage/test_refill.py::test_work_that_fails_is_left_to_the_worker_and_the_acknowledgement_is_kept",

@@ -10,10 +10,10 @@ class FrozenObjects:
 
     There are hundreds of thousands of them, and a full collection takes 60 ms or more to look through them, while no
     other thread runs. Under load there is one every few thousand messages. Frozen objects are left out
-    (`gc.freeze`): they are freed as always when nothing refers to them, but those that refer to each other in a
-    circle are not, until `thaw`.
+    (`gc.freeze`): they are freed as always when nothing refers to them, but those that only refer to each other in a
+    circle are not, until `thaw` (decision 96).
 
-    It holds for the whole process. What somebody else has frozen stays as it is.
+    It holds for the whole process. What the application has frozen stays as it is.
     """
 
     def __init__(self) -> None:
