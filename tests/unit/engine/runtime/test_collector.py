@@ -30,7 +30,7 @@ def _nothing_is_frozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_existed_before_is_collected_after_the_thaw_and_what_came_later_at_once() -> None:
+def test_an_older_circle_is_collected_after_the_thaw_and_a_younger_one_at_once() -> None:
     frozen = FrozenObjects()
     before = left_alone()
     frozen.freeze()
@@ -42,7 +42,7 @@ def test_what_existed_before_is_collected_after_the_thaw_and_what_came_later_at_
     assert before() is None
 
 
-def test_what_the_application_has_frozen_stays_frozen() -> None:
+def test_objects_that_the_application_has_frozen_stay_frozen() -> None:
     gc.freeze()
     frozen = FrozenObjects()
     frozen.freeze()
