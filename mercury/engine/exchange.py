@@ -11,7 +11,7 @@ from mercury.engine.addresses import server_of
 from mercury.storage.callers import network_of
 from mercury.storage.names import request_name
 from mercury.storage.records import SequenceKey
-from mercury.wire.envelope import Envelope, HttpMessage, MessageBatch, Payload, Undecodable
+from mercury.wire.envelope import EMPTY, Envelope, HttpMessage, MessageBatch, Payload, Undecodable
 from mercury.wire.verified import Verified
 
 
@@ -107,6 +107,19 @@ class Arrival:
     def verified(self) -> Verified | None:
         """What WS-Security proved of the message; ``None`` = nothing."""
         return self.envelope.verified if isinstance(self.envelope, Envelope) else None
+
+    @property
+    def is_acknowledgement(self) -> bool:
+        """Whether it is the reply to a post and has nothing but acknowledgements."""
+        envelope = self.envelope
+        return (
+            self.request is not None
+            and isinstance(envelope, Envelope)
+            and envelope.body is EMPTY
+            and envelope.sequence is None
+            and bool(envelope.acknowledgements)
+            and not (envelope.ack_requests or envelope.problems)
+        )
 
     @property
     def size(self) -> int:

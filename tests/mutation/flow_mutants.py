@@ -325,6 +325,17 @@ FLOW = (
         test="tests/unit/engine/runtime/test_work_scout.py::test_work_that_becomes_due_between_two_queries_is_not_late",
     ),
     Mutant(
+        "acknowledgements gather while messages could leave",
+        (Change("mercury.engine.runtime.group_commit:ArrivalQueue._let_gather", " and self._gathers():", ":"),),
+        test="tests/unit/engine/runtime/test_group_commit.py"
+        "::test_acknowledgements_do_not_gather_while_they_could_let_messages_leave",
+    ),
+    Mutant(
+        "messages gather with acknowledgements",
+        (Change("mercury.engine.exchange:Arrival.is_acknowledgement", "and envelope.body is EMPTY", ""),),
+        test="tests/unit/engine/test_arrivals.py::test_only_acknowledgements_in_a_reply_can_wait",
+    ),
+    Mutant(
         "a stopped runtime leaves its process frozen",
         (Change("mercury.engine.runtime.collector:FrozenObjects.thaw", "if self._frozen:", "if False:"),),
         test="tests/unit/engine/runtime/test_collector.py"

@@ -15,6 +15,8 @@ T = TypeVar("T")
 #: The group-commit window, in seconds: a transaction begins when no other arrival came for so long; and the longest
 #: time that it waits in all.
 GROUP_COMMIT_WINDOW, GROUP_COMMIT_LIMIT = 0.004, 0.025
+#: The longest time, in seconds, that a transaction waits because its arrivals can.
+MOST_GATHERED = 0.01
 #: The most bytes of the bodies that one transaction stores, unless it has one arrival only. They are in one statement,
 #: which the driver has in memory as a whole.
 GROUP_COMMIT_BYTES = 8 * 1024 * 1024
@@ -38,11 +40,15 @@ class ArrivalQueue(Generic[T]):
     A transaction waits for as many arrivals as the last one had, as long as they keep coming. After a transaction with
     one arrival it does not wait. The taking thread is woken when as many have come as it waits for, not by each.
 
+    Arrivals that can wait gather after a transaction for as long as it took, `MOST_GATHERED` at most.
+
     :param most_waiting: the most arrivals that wait.
     :param most: the most arrivals in one transaction.
     :param clock: returns the time of a monotonic clock, in seconds.
     :param condition: makes a condition with a lock.
     :param size: the bytes that an arrival counts for `GROUP_COMMIT_BYTES`.
+    :param can_wait: whether an arrival can wait for others, if all that wait can.
+    :param gathers: whether nothing becomes slower if such arrivals wait now; called with the lock of the queue.
     """
 
     def __init__(
@@ -52,11 +58,15 @@ class ArrivalQueue(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         condition: Callable[[threading.Lock], Condition] = threading.Condition,
         size: Callable[[T], int] = lambda _: 0,
+        can_wait: Callable[[T], bool] = lambda _: False,
+        gathers: Callable[[], bool] = lambda: False,
     ) -> None:
         self._most_waiting = most_waiting
         self._most = most
         self._clock = clock
         self._size = size
+        self._can_wait = can_wait
+        self._gathers = gathers
         mutex = threading.Lock()
         #: Both have the same lock, so that either may be held. `_arrived` wakes the taking thread.
         self._arrived, self._room = condition(mutex), condition(mutex)
@@ -64,6 +74,10 @@ class ArrivalQueue(Generic[T]):
         self._closed = False
         #: With how many arrivals the taking thread is woken; 0 = it does not wait.
         self._wake_at = 0
+        self._is_gathering = False
+        #: How many that cannot wait are among those that do, and when arrivals were taken last.
+        self._urgent = 0
+        self._taken_at = clock()
         #: Threads that wait for room.
         self._held_up = 0
         #: The number of arrivals to wait for: as many as the last transaction had, or half as many as it expected.
@@ -91,7 +105,9 @@ class ArrivalQueue(Generic[T]):
                 self._held_up -= 1
             added = min(len(arrivals), self._most_waiting - len(self._waiting))
             self._waiting.extend(arrivals[:added])
-            if self._wake_at and len(self._waiting) >= self._wake_at:
+            urgent = sum(not self._can_wait(arrival) for arrival in arrivals[:added])
+            self._urgent += urgent
+            if self._wake_at and (len(self._waiting) >= self._wake_at or (urgent and self._is_gathering)):
                 self._arrived.notify()
         return added
 
@@ -104,8 +120,11 @@ class ArrivalQueue(Generic[T]):
     def take(self) -> list[T]:
         """Wait for arrivals of one transaction; returns none at the end of the queue."""
         with self._arrived:
+            now = self._clock()
+            gathered_at = now + min(now - self._taken_at, MOST_GATHERED)
             while not self._waiting and not self._closed:
                 self._wait(1, None)
+            self._let_gather(gathered_at)
             expected = min(self._expected, self._most)
             until = self._clock() + GROUP_COMMIT_LIMIT
             known = 0
@@ -117,9 +136,18 @@ class ArrivalQueue(Generic[T]):
                 self._wait(expected, min(left, GROUP_COMMIT_WINDOW))
             taken = [self._waiting.popleft() for _ in range(self._fitting())]
             self._expected = max(len(taken), self._expected // 2)
+            self._urgent -= sum(not self._can_wait(arrival) for arrival in taken)
+            self._taken_at = self._clock()
             for _ in range(min(self._held_up, len(taken))):
                 self._room.notify()
         return taken
+
+    def _let_gather(self, until: float) -> None:
+        """Wait until a time, or until something has come that cannot wait."""
+        self._is_gathering = True
+        while not self._urgent and not self._closed and (left := until - self._clock()) > 0 and self._gathers():
+            self._wait(self._most, left)
+        self._is_gathering = False
 
     def _fitting(self) -> int:
         """How many of the first arrivals share the next transaction."""

@@ -65,6 +65,11 @@ class OwnerShares:
 
     # --- posts that wait -------------------------------------------------------------------------------------------
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any post waits."""
+        return bool(self._waiting)
+
     def may_wait(self, owner: str, server: str) -> bool:
         """Whether another post of an owner may wait for a server."""
         waiting: Mapping[str, int] = self._waiting.get(owner, {}) if owner else {}

@@ -195,6 +195,11 @@ class SenderPool:
             for outgoing in posts:
                 self._in_flight.stored(outgoing)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether posts wait for exchanges."""
+        return self._owners.has_waiting
+
     def stop(self) -> None:
         """Drop the waiting posts: they are due again after the next start."""
         with self._mutex:

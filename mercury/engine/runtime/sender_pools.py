@@ -61,6 +61,11 @@ class SenderPools:
         for pool, own in self._sorted(ends, lambda end: end.begun.outgoing):
             pool.ended(own)
 
+    @property
+    def has_waiting(self) -> bool:
+        """Whether messages that are sent for the first time wait for exchanges."""
+        return self._messages.has_waiting
+
     def begun_again(self, begun: Begun) -> None:
         """A further exchange begins for an open post."""
         for pool, _ in self._sorted([begun], lambda each: each.outgoing):

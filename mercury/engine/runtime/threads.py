@@ -99,7 +99,11 @@ class Runtime:
         self._settings = settings
         self._clock = clock
         self._arrivals = ArrivalQueue[tuple[Arrival, OnAnswer | None]](
-            settings.queue, settings.batch, size=lambda each: each[0].size
+            settings.queue,
+            settings.batch,
+            size=lambda each: each[0].size,
+            can_wait=lambda each: each[0].is_acknowledgement,
+            gathers=lambda: self._senders.has_waiting,  # messages wait for exchanges: more of them would wait, too
         )
         rare = engine.longest_pause
         invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Container
 from types import TracebackType
+
+import pytest
 
 from mercury.engine.runtime.group_commit import (
     GROUP_COMMIT_BYTES,
     GROUP_COMMIT_LIMIT,
     GROUP_COMMIT_WINDOW,
+    MOST_GATHERED,
     ArrivalQueue,
 )
 
@@ -16,13 +20,27 @@ MOST = 256
 
 
 class Arrivals:
-    """A queue into which something comes at certain seconds, while its taking thread waits."""
+    """A queue into which something comes at certain seconds, while its taking thread waits.
 
-    def __init__(self, *times: float, most: int = MOST, most_waiting: int = 1000) -> None:
+    :param can_wait: those that can wait for others.
+    """
+
+    def __init__(
+        self, *times: float, most: int = MOST, most_waiting: int = 1000, can_wait: Container[float] = ()
+    ) -> None:
         self.now = 0.0
         self.wakes = 0
+        #: Whether those that can wait gather.
+        self.gathers = True
         self._times = list(times)
-        self.queue = ArrivalQueue[float](most_waiting, most, lambda: self.now, lambda _: Condition(self))
+        self.queue = ArrivalQueue[float](
+            most_waiting,
+            most,
+            lambda: self.now,
+            lambda _: Condition(self),
+            can_wait=lambda each: each in can_wait,
+            gathers=lambda: self.gathers,
+        )
 
     def advance(self, until: float | None, woken: Condition) -> None:
         """Let arrivals come until the taking thread is woken, or until this time."""
@@ -122,6 +140,61 @@ def test_an_arrival_larger_than_a_transaction_is_alone_in_one() -> None:
     queue.put([1, GROUP_COMMIT_BYTES + 1, 1])
     queue.close()
     assert [queue.take(), queue.take(), queue.take()] == [[1], [GROUP_COMMIT_BYTES + 1], [1]]
+
+
+ACKNOWLEDGEMENTS = (1.0, 1.007, 1.009, 1.011)
+
+
+def test_acknowledgements_gather_for_as_long_as_the_last_transaction_took() -> None:
+    arrivals = Arrivals(*ACKNOWLEDGEMENTS, 1.02, can_wait=(*ACKNOWLEDGEMENTS, 1.02))
+    assert arrivals.taken(1) == [1]
+    arrivals.now += 0.006  # the transaction
+    assert arrivals.taken(1) == [3]
+    assert arrivals.now == pytest.approx(1.012)
+
+
+def test_an_acknowledgement_after_a_pause_is_not_delayed() -> None:
+    arrivals = Arrivals(1.0, 2.0, can_wait=(1.0, 2.0))
+    assert arrivals.taken(1) == [1]
+    arrivals.now += 0.006
+    assert arrivals.taken(1) == [1]
+    assert arrivals.now == 2.0
+
+
+def test_a_message_among_acknowledgements_ends_their_wait() -> None:
+    arrivals = Arrivals(*ACKNOWLEDGEMENTS, can_wait=(1.0, 1.007, 1.011))
+    assert arrivals.taken(1) == [1]
+    arrivals.now += 0.006
+    assert arrivals.taken(1) == [2]
+    assert arrivals.now == 1.009
+    arrivals.now += 0.001
+    assert arrivals.taken(1) == [1]
+    assert arrivals.now < 1.016
+
+
+def test_acknowledgements_do_not_gather_while_they_could_let_messages_leave() -> None:
+    arrivals = Arrivals(*ACKNOWLEDGEMENTS, can_wait=ACKNOWLEDGEMENTS)
+    assert arrivals.taken(1) == [1]
+    arrivals.now += 0.006
+    arrivals.gathers = False
+    assert arrivals.taken(1) == [1]
+    assert arrivals.now == 1.007
+
+
+def test_acknowledgements_never_gather_for_long() -> None:
+    arrivals = Arrivals(1.0, 9.0, can_wait=(1.0, 9.0))
+    assert arrivals.taken(1) == [1]
+    arrivals.now = 8.995  # a long transaction
+    assert arrivals.taken(1) == [1]
+    assert arrivals.now <= 8.995 + MOST_GATHERED
+
+
+def test_a_queue_that_is_closed_gathers_nothing() -> None:
+    arrivals = filled(Arrivals(can_wait=(0.0,)), 1)
+    arrivals.now += 0.006
+    arrivals.queue.close()
+    assert arrivals.taken(2) == [1, 0]
+    assert arrivals.now == 0.006
 
 
 def test_more_than_may_wait_are_refused() -> None:

@@ -58,6 +58,29 @@ def test_it_does_not_wait_for_messages_that_a_server_holds_open(other: Outgoing,
         assert not senders.wait(time.monotonic() + PATIENCE)
 
 
+def test_messages_wait_until_the_last_of_them_has_an_exchange() -> None:
+    end, begun = threading.Semaphore(0), []
+
+    def exchange(post: Outgoing) -> None:
+        begun.append(post)
+        assert end.acquire(timeout=PATIENCE)
+
+    senders = pools(8, exchange)
+    senders.start()
+    senders.put(FIRST[:6])
+    assert not senders.has_waiting
+    senders.put(FIRST[6:8])
+    assert senders.has_waiting
+    end.release()
+    eventually(lambda: len(begun) == 7, "one of them is posted")
+    assert senders.has_waiting
+    end.release()
+    eventually(lambda: not senders.has_waiting, "the other one is posted")
+    senders.stop()
+    end.release(8)
+    assert not senders.wait(time.monotonic() + PATIENCE)
+
+
 def test_message_is_in_flight_in_whichever_pool_it_is() -> None:
     begun, end = [], threading.Event()
 
