@@ -125,7 +125,7 @@ DIRECT = (
             (
                 "one wake-up",
                 "put",
-                "if self._wake_at and len(self._waiting) >= self._wake_at:",
+                "if self._wake_at and (len(self._waiting) >= self._wake_at or (urgent and self._is_gathering)):",
                 "if self._wake_at:",
                 "test_committer_is_woken_for_the_first_and_when_all_have_come",
             ),

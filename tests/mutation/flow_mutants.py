@@ -34,6 +34,13 @@ EXCHANGES = (
         "test_a_server_with_a_dozen_threads_gets_about_a_dozen[0.0]",
     ),
     exchanges(
+        "not fewer where arrivals share transactions",
+        "ExchangeLimit._try",
+        "self._settled if self._together else ",
+        "",
+        "test_no_fewer_are_tried_with_a_destination_of_mercury[0.3]",
+    ),
+    exchanges(
         "fewer at once when it has become slow",
         "ExchangeLimit._judge",
         "if rate < SLOWED * self._rate:",

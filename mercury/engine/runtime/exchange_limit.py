@@ -41,6 +41,9 @@ class ExchangeLimit:
     messages a second, and shrinks when fewer bring as many, so exchanges that only wait at the server are not begun. A
     failure (no connection, a timeout, a refusal as busy) halves it.
 
+    A server that stores together what arrives together gets the most at once, until a failure: the more exchanges,
+    the fewer transactions it has for as many messages, which rounds do not show while others use the machine.
+
     :param most: the largest limit.
     :param first: the limit of a server of which nothing is known.
     :param least: the smallest limit.
@@ -56,6 +59,8 @@ class ExchangeLimit:
         #: The most open exchanges now.
         self.limit = self._settled = self._first
         self._trial, self._next = Trial.NONE, Trial.MORE
+        #: Whether the server stores together what arrives together.
+        self._together = False
         #: The messages a second at the settled limit.
         self._rate = 0.0
         #: The rounds until the next trial, and the pause after it.
@@ -95,12 +100,18 @@ class ExchangeLimit:
         self._rounds = self._pause = CAREFUL
         self._begin_round(now, self._settled)
 
-    def ended(self, messages: int, now: float) -> None:
+    def ended(self, messages: int, now: float, *, together: bool = False) -> None:
         """An exchange has ended without a failure.
 
         :param messages: how many messages it carried.
+        :param together: the server stores together what arrives together.
         """
         self._ended_at = now
+        if together and not self._together:
+            self._together = True
+            self._settled = self._most
+            self._begin_round(now, self._most)
+            return
         if self._hidden:
             self._hidden -= 1
             self._since = now
@@ -140,7 +151,7 @@ class ExchangeLimit:
     def _try(self, now: float) -> None:
         """Begin the next trial in the direction that can be tried."""
         more = min(self._most, round(self._settled * MORE))
-        fewer = max(self._least, int(self._settled * FEWER))
+        fewer = self._settled if self._together else max(self._least, int(self._settled * FEWER))
         self._trial = self._next
         if self._trial is Trial.MORE and more == self._settled:
             self._trial = Trial.FEWER

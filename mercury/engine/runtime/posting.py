@@ -241,12 +241,13 @@ class Posting:
                 destination = "" if begun.outgoing.purpose is Purpose.ANSWER else begun.outgoing.url
                 self._engine.measurements.exchanged(destination, begun.at, _error(posted.result))
             arrival = self._arrival(begun.outgoing, posted.result)
-            overloaded = _is_overloaded(posted.result)
+            overloaded, together = _is_overloaded(posted.result), _is_mercury(posted.result)
+            end = Ended(begun, queued_reply=arrival is not None, overloaded=overloaded, together=together)
             if arrival is None:
-                over.append(Ended(begun, queued_reply=False, overloaded=overloaded))
+                over.append(end)
             else:
                 arrivals.append(arrival)
-                replied.append(Ended(begun, queued_reply=True, overloaded=overloaded))
+                replied.append(end)
         taken = self._deliver(arrivals, False) if arrivals else 0
         over += replied[:taken]
         if taken < len(arrivals):
@@ -339,6 +340,11 @@ def _error(result: HttpMessage | Exception) -> str:
 def _is_overloaded(result: HttpMessage | Exception) -> bool:
     """Whether an exchange ended in a way that fewer of them at a time may avoid."""
     return result.status in OVERLOADED if isinstance(result, HttpMessage) else isinstance(result, TransportError)
+
+
+def _is_mercury(result: HttpMessage | Exception) -> bool:
+    """Whether the reply is that of a destination of Mercury, which names its store."""
+    return isinstance(result, HttpMessage) and result.store is not None
 
 
 def _unusable_reply(reply: HttpMessage) -> str | None:

@@ -406,6 +406,7 @@ class SenderPool:
         """Note for the limit of a server how an exchange has ended. Those of failing endpoints are trials, and few."""
         outgoing, limit = end.begun.outgoing, end.begun.lane.limit
         if not end.overloaded:
-            limit.ended(1 if outgoing.last is None else outgoing.last - (outgoing.number or 0) + 1, now)
+            messages = 1 if outgoing.last is None else outgoing.last - (outgoing.number or 0) + 1
+            limit.ended(messages, now, together=end.together)
         elif not end.begun.failing:
             limit.failed(end.begun.at, now)

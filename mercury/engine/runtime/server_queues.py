@@ -141,6 +141,8 @@ class Ended:
     queued_reply: bool
     #: The server was not reached, or refused the post as too much: it gets fewer exchanges.
     overloaded: bool = False
+    #: The server is Mercury, which stores together what arrives together.
+    together: bool = False
 
 
 @dataclass(slots=True, eq=False)

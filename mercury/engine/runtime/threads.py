@@ -64,7 +64,8 @@ class RuntimeSettings:
     #: The most arrivals in one transaction.
     batch: int = 256
     #: The most parallel HTTP exchanges for messages that are sent for the first time; as many, in addition, for
-    #: everything else. One server gets 3/4 of them at most: it begins with 8, and has more while that makes it faster.
+    #: everything else. One server gets 3/4 of them at most: it begins with 8, and has more while that makes it faster;
+    #: a destination of Mercury has 3/4 of them from its first answer on.
     #: One thread runs them all: more of them cost connections, and no threads.
     senders: int = 128
     invokers: int = 4

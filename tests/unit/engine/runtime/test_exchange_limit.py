@@ -103,6 +103,31 @@ def test_when_a_server_becomes_one_that_more_exchanges_only_delay_it_gets_fewer(
     assert server.work(found, 20_000) <= 24
 
 
+def test_a_destination_of_mercury_gets_the_most_from_its_first_answer_on() -> None:
+    found = limit()
+    found.ended(1, 0.01, together=True)
+    assert found.limit == MOST
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.3])
+def test_no_fewer_are_tried_with_a_destination_of_mercury(noise: float) -> None:
+    """On a busy machine fewer exchanges may seem to bring as much, and cost both sides more transactions."""
+    server, found = Server(alone, at_a_time=12, noise=noise), limit()
+    found.ended(1, 0.0, together=True)
+    assert {server.work(found, 100) for _ in range(100)} == {MOST}
+
+
+def test_a_destination_of_mercury_that_fails_gets_fewer_until_they_bring_more() -> None:
+    server, found = Server(groups), limit()
+    found.ended(1, 0.0, together=True)
+    server.work(found, 1000)
+    found.failed(server.now, server.now)
+    assert found.limit == MOST // 2
+    found.ended(1, server.now, together=True)
+    assert found.limit == MOST // 2
+    assert server.work(found, 20_000) == MOST
+
+
 def test_it_does_not_grow_while_no_post_waits() -> None:
     assert Server(groups).work(found := limit(), 5000, posts_wait=False) == FIRST
     assert found.limit == FIRST

@@ -142,6 +142,15 @@ def test_list_of_posts_is_handed_over_once_and_so_are_its_replies() -> None:
     assert not office.posting.pools.wait(0)
 
 
+@pytest.mark.parametrize("store", [None, "f0e1"])
+def test_an_answer_that_names_its_store_tells_that_its_server_is_mercury(store: str | None) -> None:
+    office = Office(limits=ExchangeLimits, senders=128)
+    office.post(*(outgoing(number) for number in range(100, 300)))
+    assert [len(posts) for posts in office.network.lists] == [FIRST]
+    office.network.end(replace(REPLY, store=store))
+    assert sum(map(len, office.network.lists)) == FIRST + (96 if store is not None else FIRST)
+
+
 def test_reply_that_the_committer_has_no_room_for_keeps_the_room_of_its_exchange() -> None:
     office = Office()
     office.committer.room = 4
