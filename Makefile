@@ -75,7 +75,7 @@ simulate: $(STAMP) ## Simulate 1000 seeds
 	$(BIN)/mercury simulate --seeds 1000
 
 .PHONY: bench
-bench: $(STAMP) ## Measure Mercury beside other ways, and fill benchmarks/RESULTS.md (hours)
+bench: $(STAMP) ## Measure Mercury beside other ways, and fill benchmarks/RESULTS.md (about an hour)
 	$(BIN)/python -m benchmarks
 
 .PHONY: profile

@@ -1,33 +1,33 @@
 """Measure Mercury beside what a user would pick instead: ``python -m benchmarks [PART ...] [options]``.
 
 Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``, ``console``, ``metrics``, ``dev``; all
-by default. Each figure is printed as it is found, appended to ``results.jsonl`` as a line of JSON, and at the end put
-into the tables and plots of the results.
+by default. Each figure is printed as it is found, and appended to ``results.jsonl`` as a line of JSON; the tables and
+plots of the results are written after each step. What the targets compare is measured first. A run that was cut short,
+by hand or by ``--minutes``, is continued by the same command with ``--resume``.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import json
 import os
 import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import console_pages, dev_start, growth, pairs, rival_packages, stage
-from benchmarks.brokers import Unavailable
-from benchmarks.child import ROOT, ChildEnded, end_in_order
-from benchmarks.costs import all_costs, reconciled
+from benchmarks import console_pages, rival_packages
+from benchmarks.child import ROOT, end_in_order
+from benchmarks.ledger import NAME, Ledger, measured_commit, seconds_of
 from benchmarks.machine import description
 from benchmarks.report import PAGE, document, fill, other_tables, table, target_table, write_plots
-from benchmarks.rounds import Bench, GivenUp, Record, one_round, progress
-from benchmarks.ways import Kind, connect, kinds
+from benchmarks.rounds import Bench, Record, progress
+from benchmarks.steps import Course, Wanted, all_steps, left_out
+from benchmarks.ways import connect
 from mercury.postgres.embedded import EmbeddedPostgres
 
 PARTS = ("ways", "costs", "growth", "reconcile", "stage", "console", "metrics", "dev")
@@ -43,6 +43,11 @@ def main() -> None:
     parser.add_argument(
         "--only", action="append", default=[], help="ways with this name, or whose names contain this text (repeatable)"
     )
+    parser.add_argument(
+        "--resume", action="store_true", help="keep what the folder's results.jsonl has of the same commit and rows"
+    )
+    parser.add_argument("--minutes", type=float, help="begin no step that would end later; --resume measures the rest")
+    parser.add_argument("--repeats", type=int, default=1, help="how often a disturbed round is repeated (1)")
     parser.add_argument("--quick", action="store_true", help="200 rows, one round, small growth, nothing is repeated")
     parser.add_argument("--largest", type=int, help="growth: the largest number of messages, sequences and bytes")
     parser.add_argument("--messages", type=int, help="console: messages in the store (1,000,000)")
@@ -64,12 +69,10 @@ def main() -> None:
     whole = not (small or options.only or options.parts or options.store)
     folder = options.folder or (ROOT / "benchmarks" if whole else ROOT / "build" / "benchmarks")
     folder.mkdir(parents=True, exist_ok=True)
-    records = run(
-        parts,
-        folder,
-        rows=options.rows or (200 if options.quick else 10_000),
+    wanted = Wanted(
+        parts=tuple(parts),
         rounds=options.rounds or (1 if options.quick else 3),
-        only=options.only,
+        only=tuple(options.only),
         quick=options.quick,
         largest=options.largest,
         console=console_pages.Asked(
@@ -79,91 +82,56 @@ def main() -> None:
             requests=3 if options.quick else console_pages.REQUESTS,
         ),
     )
+    records = run(
+        wanted,
+        folder,
+        rows=options.rows or (200 if options.quick else 10_000),
+        resume=options.resume,
+        minutes=options.minutes,
+        repeats=options.repeats,
+    )
     print(table(records))
     print(other_tables(records))
     print(target_table(records))
 
 
 def run(
-    parts: Iterable[str],
-    folder: Path,
-    *,
-    rows: int,
-    rounds: int,
-    only: list[str],
-    quick: bool,
-    largest: int | None = None,
-    console: console_pages.Asked | None = None,
+    wanted: Wanted, folder: Path, *, rows: int, resume: bool = False, minutes: float | None = None, repeats: int = 1
 ) -> list[Record]:
-    """Run the parts and write the results into the folder."""
-    records: list[Record] = []
+    """Measure what is wanted, and write the results into the folder after each step.
+
+    :param rows: of each stream and each drain.
+    :param resume: keep the steps that the folder's file has of the same commit.
+    :param minutes: no step is begun that would end later.
+    :param repeats: how often a disturbed round is repeated.
+    """
+    commit = measured_commit()
+    if resume and commit is None:
+        raise SystemExit("--resume needs a repository without changes: what was measured before cannot be compared")
+    known = seconds_of([ROOT / "benchmarks" / NAME, folder / NAME])
+    ledger = Ledger(folder / NAME, {"commit": commit, "rows": rows, "quick": wanted.quick}, resume=resume)
     with ExitStack() as stack:
-        lines = stack.enter_context((folder / "results.jsonl").open("w"))
+        stack.enter_context(ledger)
         temporary = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mercury-bench-")))
         temporary.chmod(0o755)  # if this process is root, the servers run as other users
         postgres = EmbeddedPostgres(temporary / "pg", SETTINGS).start()
         stack.callback(postgres.stop)
-        bench = Bench(postgres=postgres, folder=temporary, rows=rows)
-        if quick:
+        bench = Bench(postgres=postgres, folder=temporary, rows=rows, repeats=repeats)
+        if wanted.quick:
             bench.lone, bench.pause, bench.repeats, bench.patience = 20, 0.02, 0, 120.0
             bench.settle = 0.1
-        about = conditions(postgres, rows, rounds)
+        about = conditions(postgres, rows, wanted.rounds)
+        about.append(f"a disturbed round is repeated {bench.repeats} times at most, and {bench.spare} in all")
 
-        def keep(found: Iterable[Record]) -> None:
-            for record in found:
-                records.append(record)
-                lines.write(json.dumps(record) + "\n")
-                lines.flush()
+        def fill_page(left: Iterable[Record] = ()) -> None:
+            records = [*ledger.records, *left]
+            fill(folder / PAGE, document(records, about, write_plots(records, folder)))
 
-        work: dict[str, Callable[[], Iterable[Record]]] = {
-            "ways": lambda: all_ways(bench, rounds, only),
-            "costs": lambda: all_costs(bench),
-            "growth": lambda: growth.all_growth(bench, quick=quick, largest=largest),
-            "reconcile": lambda: reconciled(20_000 if quick else 1_000_000),
-            "console": lambda: console_pages.all_consoles(
-                postgres.create_database, temporary, console or console_pages.Asked()
-            ),
-            "metrics": lambda: pairs.metrics_in_turns(bench, *((3, 100) if quick else ())),
-            "dev": lambda: dev_start.all_starts(temporary),
-            "stage": lambda: stage.all_stages(postgres.create_database, temporary, quick=quick),
-        }
-        for part in parts:
-            keep(work[part]())
-    fill(folder / PAGE, document(records, about, write_plots(records, folder)))
+        course = Course(ledger=ledger, known=known, minutes=minutes, after=fill_page)
+        left = course.run(all_steps(bench, wanted, postgres.create_database))
+        fill_page(left_out(left, minutes))
     progress(f"results: {folder}")
-    return records
-
-
-def chosen_kinds(only: list[str]) -> list[Kind]:
-    """The ways whose names contain one of these texts; a text that is a whole name means that way only."""
-    every = kinds()
-    names = {kind.name.lower() for kind in every}
-    texts = [text.lower() for text in only]
-    return [
-        kind
-        for kind in every
-        if not only or any(text == kind.name.lower() if text in names else text in kind.name.lower() for text in texts)
-    ]
-
-
-def all_ways(bench: Bench, rounds: int, only: list[str]) -> Iterable[Record]:
-    """All ways in each round; one that cannot run is skipped with the reason."""
-    skipped: set[str] = set()
-    chosen = chosen_kinds(only)
-    for number in range(rounds):
-        for kind in chosen:
-            if kind.name in skipped:
-                continue
-            try:
-                found = one_round(bench, kind, number)
-            except (Unavailable, rival_packages.NotInstalled, GivenUp, ChildEnded) as error:
-                skipped.add(kind.name)
-                progress(f"round {number + 1} of {rounds}: {kind.name}: skipped: {error}")
-                yield {"part": "skipped", "way": kind.name, "round": number, "reason": str(error)}
-                continue
-            speeds = ", ".join(f"{record['phase']} {float(str(record['rows_per_second'])):.0f}/s" for record in found)
-            progress(f"round {number + 1} of {rounds}: {kind.name}: {speeds}")
-            yield from found
+    return ledger.records
 
 
 def conditions(postgres: EmbeddedPostgres, rows: int, rounds: int) -> list[str]:

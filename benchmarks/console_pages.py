@@ -119,22 +119,22 @@ def _minutes_ago(minutes: int) -> str:
 # --- measured --------------------------------------------------------------------------------------------------------
 
 
-def all_consoles(new_database: Callable[[str], str], folder: Path, asked: Asked) -> Iterator[Record]:
-    """The pages over a store in each kind of database.
+def one_console(kind: str, new_database: Callable[[str], str], folder: Path, asked: Asked) -> Iterator[Record]:
+    """The pages over a store in a kind of database.
 
+    :param kind: one of `STORES`.
     :param new_database: makes a database of a name in PostgreSQL, and returns its URL.
     :param folder: for the file of SQLite.
     """
-    for kind in asked.stores:
-        url = new_database("console") if kind == "postgresql" else f"sqlite:///{folder / 'console.db'}"
-        with contextlib.closing(open_sql_store(url)) as store:
-            begun = time.perf_counter()
-            shown = fill(store, asked.messages, asked.sequences, time.time())
-            progress(f"console: {kind}: {asked.messages:,} messages in {time.perf_counter() - begun:.0f} s")
-            about = {"part": "console", "store": kind, "messages": asked.messages, "sequences": asked.sequences}
-            for found in measured(store, shown, asked.requests):
-                progress(f"console: {kind}: {found['page']}: {found['median_ms']} ms, at most {found['max_ms']} ms")
-                yield {**about, **found}
+    url = new_database("console") if kind == "postgresql" else f"sqlite:///{folder / 'console.db'}"
+    with contextlib.closing(open_sql_store(url)) as store:
+        begun = time.perf_counter()
+        shown = fill(store, asked.messages, asked.sequences, time.time())
+        progress(f"console: {kind}: {asked.messages:,} messages in {time.perf_counter() - begun:.0f} s")
+        about = {"part": "console", "store": kind, "messages": asked.messages, "sequences": asked.sequences}
+        for found in measured(store, shown, asked.requests):
+            progress(f"console: {kind}: {found['page']}: {found['median_ms']} ms, at most {found['max_ms']} ms")
+            yield {**about, **found}
 
 
 def measured(store: SqlStore, shown: Shown, requests: int) -> Iterator[Record]:

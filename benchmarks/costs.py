@@ -10,17 +10,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from functools import partial
 
 import sqlalchemy as sa
 
 from benchmarks import rival_packages
-from benchmarks.child import ROOT, Child, ChildEnded
+from benchmarks.child import ROOT, Child
 from benchmarks.machine import cpu_seconds
 from benchmarks.mercury_processes import Row
 from benchmarks.recorder import Recorder
-from benchmarks.rounds import Bench, GivenUp, Record, Usage, progress, quantile, started, wait_for
+from benchmarks.rounds import Bench, GivenUp, Record, Usage, quantile, started, wait_for
 from benchmarks.statement_log import NothingLogged, logged_statements
 from benchmarks.ways import arrivals, connect, make_tables, mercury_way, plain
 from mercury import Mercury
@@ -274,13 +273,7 @@ def reconciled(rows: int) -> Iterable[Record]:
     }
 
 
-def all_costs(bench: Bench) -> Iterable[Record]:
-    """The records of all costs that need the shared server."""
-    with ExitStack() as stack:
-        stack.callback(progress, "costs: done")
-        for cost in (commit, prepared, bare_posts, idle, large, simulation):
-            progress(f"costs: {cost.__name__}")
-            try:
-                yield from cost(bench)
-            except (rival_packages.NotInstalled, GivenUp, ChildEnded, NothingLogged, LookupError) as error:
-                yield {"part": "skipped", "way": cost.__name__, "reason": str(error)}
+#: The costs that need the shared server.
+COSTS: tuple[Callable[[Bench], Iterable[Record]], ...] = (commit, prepared, bare_posts, idle, large, simulation)
+#: What is raised if one of them cannot be measured, besides what all measurements raise.
+FAILURES = (NothingLogged, LookupError)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from benchmarks.child import Child, ChildEnded
+from benchmarks.child import Child
 from benchmarks.machine import resident
 from benchmarks.rounds import (
     PER_TRANSACTION,
@@ -14,16 +14,19 @@ from benchmarks.rounds import (
     Record,
     Usage,
     check_rows,
-    progress,
     started,
     wait_for,
 )
 from benchmarks.ways import Running, Way, mercury_way
 
-#: Messages whose cost is measured.
-MEASURED = 2000
-#: Fewer messages are not measured: processes' CPU time is counted in hundredths of a second.
-LEAST = 100
+#: Messages whose cost is measured: enough, as processes' CPU time is counted in hundredths of a second.
+MEASURED = 10_000
+#: Messages that arrive before that in a backlog that is larger: those that were received ahead do not count then.
+WARM = 5000
+#: The least messages of small backlogs, all together.
+SMALL = 2000
+#: Sequences that a peer may have open by default.
+OPEN = 1000
 #: Messages of each sequence.
 EACH = 3
 #: Seconds between two measurements of the memory of a drain.
@@ -35,7 +38,6 @@ def outstanding(bench: Bench, size: int) -> Iterable[Record]:
 
     Also the memory while they drain, and the time from the start of the processes to the first arrival.
     """
-    progress(f"growth: {size} messages outstanding")
     run = bench.new_run()
     way = mercury_way(bench.postgres, bench.folder, run)
     application = Child(way.application)
@@ -45,28 +47,63 @@ def outstanding(bench: Bench, size: int) -> Iterable[Record]:
         begun = time.perf_counter()
         with started(way, application) as running:
             there = wait_for(way, running, 1, bench.patience)
-            start = time.perf_counter() - begun
-            usage = Usage(bench, running, None, commits=False)
-            came = wait_for(way, running, min(size, there + MEASURED), bench.patience)
-            if came - there >= LEAST:
-                found = usage.end(came - there)
-                yield {"part": "outstanding", "messages": size, "start_seconds": start, **found}
-            elif size > 1:
-                reason = f"{there} rows had arrived before the measurement began, so fewer than {LEAST} were left"
-                yield {"part": "skipped", "way": f"outstanding {size}", "reason": reason}
+            about: Record = {"part": "outstanding", "messages": size, "start_seconds": time.perf_counter() - begun}
+            if size > WARM + MEASURED:
+                there = wait_for(way, running, there + WARM, bench.patience)
+                usage = Usage(bench, running, None, commits=False)
+                came = wait_for(way, running, there + MEASURED, bench.patience)
+                yield {**about, **usage.end(came - there)}
             yield from _memory(bench, way, running, size)
             first = size + 1
-            count = min(MEASURED, bench.rows)
+            count = min(SMALL, bench.rows)
             usage = Usage(bench, running, None, commits=False)
             for low in range(first, first + count, PER_TRANSACTION):
                 application.ask(f"{low} {min(low + PER_TRANSACTION, first + count) - 1} {PER_TRANSACTION} 0")
             wait_for(way, running, size + count, bench.patience)
             found = usage.end(count)
-            check_rows(way, size + count)
+            last = size + count
             yield {"part": "acknowledged", "messages": size, **found}
+            if size <= WARM + MEASURED:
+                times = max(1, SMALL // size)
+                yield {**about, **_several(bench, way, running, application, range(last + 1, last + 1 + size), times)}
+                last += times * size
+            check_rows(way, last)
     finally:
         application.stop()
         bench.drop(run)
+
+
+def _several(
+    bench: Bench, way: Way, running: Running, application: Child, numbers: range, times: int
+) -> dict[str, object]:
+    """The use for a small backlog, again and again: what one of them takes is less than the clock can tell.
+
+    :param numbers: of the first one.
+    """
+    size, cpu, seconds = len(numbers), 0.0, 0.0
+    for turn in range(times):
+        first = numbers.start + turn * size
+        found = _drained(bench, way, running, application, range(first, first + size), PER_TRANSACTION)
+        cpu += float(str(found["cpu_per_1000"])) / times
+        seconds += size / float(str(found["rows_per_second"]))
+    return {"rows": times * size, "cpu_per_1000": cpu, "rows_per_second": times * size / seconds}
+
+
+def _drained(bench: Bench, way: Way, running: Running, application: Child, numbers: range, together: int) -> Record:
+    """The use while a committed backlog is carried; the client's processes are paused until then.
+
+    :param together: rows of a transaction.
+    """
+    time.sleep(min(bench.settle, 0.3))  # until what follows the last arrival is stored
+    for child in running.sides["client"]:
+        child.pause()
+    application.ask(f"{numbers.start} {numbers.stop - 1} {together} 0")
+    bench.checkpoint()
+    usage = Usage(bench, running, None, commits=False)
+    for child in running.sides["client"]:
+        child.resume()
+    wait_for(way, running, numbers.stop - 1, bench.patience)
+    return usage.end(len(numbers))
 
 
 def _memory(bench: Bench, way: Way, running: Running, size: int) -> Iterable[Record]:
@@ -91,7 +128,7 @@ def _memory(bench: Bench, way: Way, running: Running, size: int) -> Iterable[Rec
 
 
 def _measured_backlog(bench: Bench, way: Way, application: Child, rows: int, together: int, length: int) -> Record:
-    """The use while a committed backlog is carried, after one row; the client's processes are paused until then.
+    """The use while a committed backlog is carried, after one row.
 
     :param together: rows of a transaction.
     :param length: characters of a row.
@@ -100,27 +137,23 @@ def _measured_backlog(bench: Bench, way: Way, application: Child, rows: int, tog
     with started(way, application) as running:
         application.ask("1 1 1 0")
         wait_for(way, running, 1, bench.patience)
-        time.sleep(bench.settle)  # until what follows the arrival is stored
-        for child in running.sides["client"]:
-            child.pause()
-        application.ask(f"2 {rows + 1} {together} 0")
-        bench.checkpoint()
-        usage = Usage(bench, running, None, commits=False)
-        for child in running.sides["client"]:
-            child.resume()
-        wait_for(way, running, rows + 1, bench.patience)
-        found = usage.end(rows)
+        found = _drained(bench, way, running, application, range(2, rows + 2), together)
     check_rows(way, rows + 1, length)
     return found
 
 
 def sequences(bench: Bench, count: int) -> Iterable[Record]:
-    """CPU of a message and keys a second: so many sequences with three messages each, and one with as many in all."""
+    """CPU of a message and keys a second: so many sequences with three messages each, and one with as many in all.
+
+    More than a peer may have open by default are measured with a limit that admits them.
+    """
     for keys in dict.fromkeys((count, 1)):
-        progress(f"growth: {count * EACH} messages in {keys} sequences")
         run = bench.new_run()
         way = mercury_way(bench.postgres, bench.folder, run, keys=keys)
-        application = Child(way.application)
+        if keys > OPEN:
+            way.environment["MERCURY_ENGINE_MAX_SEQUENCES_PER_PEER"] = str(2 * keys)
+            way.environment["MERCURY_ENGINE_MAX_SEQUENCES"] = str(2 * keys)
+        application = Child(way.application, way.environment)
         try:
             found = _measured_backlog(bench, way, application, count * EACH, PER_TRANSACTION, 300)
             speed = float(str(found["rows_per_second"])) / EACH
@@ -137,7 +170,6 @@ def bodies(bench: Bench, size: int) -> Iterable[Record]:
     Bodies above the largest that is accepted by default are sent with a limit that admits them.
     """
     count = max(4, min(bench.rows, 40_000_000 // size))
-    progress(f"growth: {count} bodies of {size} characters")
     run = bench.new_run()
     way = mercury_way(bench.postgres, bench.folder, run, body=size)
     if size > 7_900_000:
@@ -160,17 +192,8 @@ GROWTH: tuple[tuple[Callable[[Bench, int], Iterable[Record]], tuple[int, ...], t
 )
 
 
-def all_growth(bench: Bench, *, quick: bool, largest: int | None = None) -> Iterable[Record]:
-    """The records of all sizes; one that does not end in time is skipped with the reason.
-
-    :param largest: no larger size is measured.
-    """
-    for measure, small, whole in GROWTH:
-        for size in small if quick else whole:
-            if largest is not None and size > largest:
-                continue
-            try:
-                yield from measure(bench, size)
-            except (GivenUp, ChildEnded) as error:
-                progress(f"growth: {measure.__name__} {size}: skipped: {error}")
-                yield {"part": "skipped", "way": f"{measure.__name__} {size}", "reason": str(error)}
+def guess(measure: Callable[[Bench, int], Iterable[Record]], size: int) -> float:
+    """About how many seconds a size takes."""
+    if measure is outstanding:
+        return 15 + 0.0007 * size
+    return 20 + 0.02 * size if measure is sequences else 15 + 2e-6 * size

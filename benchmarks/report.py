@@ -31,15 +31,19 @@ def spread(values: list[float], digits: int = 0) -> str:
 
 
 def table(records: list[Record]) -> str:
-    """A line for each way."""
+    """A line for each way; one that had fewer rows than others says how many."""
     results, rows = Results(records), [HEAD]
+    most = max((record.get("rows", 0) for record in records if record["part"] == "ways"), default=0)
     for name in dict.fromkeys(record["way"] for record in records if record["part"] == "ways"):
         mine = [record for record in records if record["part"] == "ways" and record["way"] == name]
         drains = [record for record in mine if record["phase"] == "drain"]
         waits = [results.way(name, "latency", each) for each in QUANTILES]
         lines = mine[0]["lines"]
+        counted = sorted({record.get("rows", 0) for record in mine if record["phase"] != "latency"})
+        notes = [f"{count:,} rows" for count in counted if 0 < count < most]
+        notes += ["disturbed"] if any(record["disturbed"] for record in mine) else []
         cells = [
-            f"{name}{' (disturbed)' if any(record['disturbed'] for record in mine) else ''}",
+            name + (f" ({', '.join(notes)})" if notes else ""),
             spread(results.all_of("rows_per_second", part="ways", way=name, phase="drain")),
             spread(results.all_of("rows_per_second", part="ways", way=name, phase="stream")),
             spread(results.all_of("cpu_per_1000", part="ways", way=name, phase="drain"), 2),
@@ -184,9 +188,17 @@ def document(records: list[Record], about: list[str], drawn: list[str]) -> str:
     parts = [BEGIN, "\n".join(f"- {line}" for line in about)]
     if any(record["part"] == "ways" for record in records):
         parts += ["### Ways to move rows", table(records)]
-    parts += ["### Targets", target_table(records), other_tables(records)]
+    parts += ["### Targets", target_table(records), other_tables(records), _left_out(records)]
     parts += [f"![{name.removesuffix('.svg')}]({name})" for name in drawn]
     return "\n\n".join(part for part in parts if part) + f"\n\n{END}\n"
+
+
+def _left_out(records: list[Record]) -> str:
+    """What the time of the run was not enough for."""
+    names = [str(record["way"]) for record in records if record["part"] == "left out"]
+    if not names:
+        return ""
+    return f"Left out, because the time was not enough (`--resume` measures it): {'; '.join(names)}."
 
 
 def fill(page: Path, generated: str) -> None:

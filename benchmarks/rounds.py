@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from benchmarks import brokers
@@ -42,10 +42,11 @@ class Bench:
     pause: float = 0.05
     #: Seconds between the last arrival and a pause of the processes.
     settle: float = 1.0
-    #: How often a disturbed round is repeated.
-    repeats: int = 2
+    #: How often a disturbed round is repeated, and how many repetitions a whole run has at most.
+    repeats: int = 1
+    spare: int = 10
     #: Seconds after which a run is given up.
-    patience: float = 1800.0
+    patience: float = 300.0
     runs: int = field(default=0, init=False)
 
     def new_run(self) -> str:
@@ -166,7 +167,7 @@ class Usage:
         """Rows a second, CPU seconds for 1,000 rows, the most memory in MB, and the CPUs of foreign processes.
 
         :raises ChildEnded: a process has ended, so what it used is not known.
-        :raises GivenUp: no row was measured, or the memory of a side cannot be read.
+        :raises GivenUp: no row was measured, or the memory of a side with processes cannot be read.
         """
         seconds = time.perf_counter() - self._begun
         if rows < 1:
@@ -175,7 +176,7 @@ class Usage:
             child.check()
         foreign = (busy_seconds() - self._busy) - (cpu_seconds(self._own) - self._used)
         cpu = {name: 1000 * (used - self._cpu[name]) / rows for name, used in self._now().items()}
-        memory = {side: peak_memory(pids) / 2**20 for side, pids in self._sides.items()}
+        memory = {side: peak_memory(pids) / 2**20 for side, pids in self._sides.items() if pids}
         if not all(memory.values()):
             raise GivenUp(f"the memory of a side cannot be read: {memory}")
         return {
@@ -322,23 +323,28 @@ def commit_to_commit(way: Way, first: int) -> list[float]:
 def one_round(bench: Bench, kind: Kind, number: int) -> list[Record]:
     """The records of a way in one round. A disturbed round is repeated, and marked if it stays disturbed.
 
+    It is repeated `Bench.repeats` times at most, and as long as `Bench.spare` is not used up.
+
     :raises Unavailable: its broker is not installed.
     :raises NotInstalled: its packages cannot be installed.
     :raises GivenUp: it does not carry its rows.
     """
-    attempts = bench.repeats + 1
-    for attempt in range(1, attempts + 1):
+    attempt = 0
+    while True:
+        attempt += 1
         records = _measure(bench, kind)
         foreign = max(float(str(record["foreign_cpus"])) for record in records)
-        if foreign <= DISTURBED or attempt == attempts:
+        if foreign <= DISTURBED or attempt > bench.repeats or bench.spare <= 0:
             break
-        progress(f"  {kind.name}: foreign processes used {foreign:.2f} CPUs")
+        bench.spare -= 1
+        progress(f"  foreign processes used {foreign:.2f} CPUs: again ({bench.spare} more repetitions in this run)")
     about = {"part": "ways", "way": kind.name, "round": number, "attempt": attempt, "lines": kind.lines}
     return [{**about, **record, "disturbed": foreign > DISTURBED} for record in records]
 
 
 def _measure(bench: Bench, kind: Kind) -> list[Record]:
     run = bench.new_run()
+    bench = replace(bench, rows=max(1, round(bench.rows * kind.share)))
     with ExitStack() as stack:
         broker = stack.enter_context(brokers.running(kind.broker, bench.folder)) if kind.broker else None
         way = kind.make(bench.postgres, bench.folder, run)

@@ -250,3 +250,23 @@ TARGETS = (
         below=True,
     ),
 )
+
+
+class _Asked(Results):
+    """Notes the ways that are looked up; none was measured."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.ways: set[str] = set()
+
+    def way(self, way: str, phase: str, figure: str = "rows_per_second") -> float | None:
+        self.ways.add(way)
+        return super().way(way, phase, figure)
+
+
+def ways_of_targets() -> set[str]:
+    """The names of the ways that a target compares."""
+    asked = _Asked()
+    for target in TARGETS:
+        target.figure(asked)
+    return asked.ways

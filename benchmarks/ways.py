@@ -78,6 +78,8 @@ class Kind:
     broker: str | None = None
     #: The marked part of the files that belongs to this way only.
     part: str = ""
+    #: The share of the rows that a slow way gets; how many it had is stated with its figures.
+    share: float = 1.0
 
     @property
     def lines(self) -> int | None:
@@ -274,14 +276,16 @@ def _make_rival_tables(client: str, server: str, module: str) -> None:
 # --- the lists -----------------------------------------------------------------------------------------------------
 
 
-def _mercury(name: str, store: str = "same", *, processes: int = 1, **options: Any) -> Kind:
+def _mercury(name: str, store: str = "same", *, processes: int = 1, share: float = 1.0, **options: Any) -> Kind:
     make = partial(mercury_way, store=store, processes=processes, **options)
-    return Kind(name, make, (MERCURY,), part="lists" if options.get("lists") else "one")
+    return Kind(name, make, (MERCURY,), part="lists" if options.get("lists") else "one", share=share)
 
 
-def _rival(name: str, module: str, *, batch: int = 1, broker: str | None = None, relays: bool = True) -> Kind:
+def _rival(
+    name: str, module: str, *, batch: int = 1, broker: str | None = None, relays: bool = True, share: float = 1.0
+) -> Kind:
     make = partial(rival_way, module=module, batch=batch, relays=relays)
-    return Kind(name, make, _rival_files(module), broker)
+    return Kind(name, make, _rival_files(module), broker, share=share)
 
 
 SAME = "Mercury, same database"
@@ -311,8 +315,8 @@ def kinds() -> list[Kind]:
         _mercury("Mercury, same database, RM 1.0", rm="1.0"),
         _mercury("Mercury, same database, RM 1.0, single messages", rm="1.0", single=True),
         _mercury(IN_OUT, asks=True),
-        _mercury("Mercury, XA last-resource", "xa-last"),
-        _mercury(TWO_PHASE, "xa-two-phase"),
+        _mercury("Mercury, XA last-resource", "xa-last", share=0.5),
+        _mercury(TWO_PHASE, "xa-two-phase", share=0.5),
         _mercury("Mercury, SQLite outbox", "sqlite"),
         _mercury(MEMORY, "memory"),
         _mercury("Mercury, memory, in-out", "memory", asks=True),
@@ -323,7 +327,7 @@ def kinds() -> list[Kind]:
         _rival(HTTP, "http_rows"),
         _rival(HTTP_50, "http_rows", batch=50),
         _rival("SOAP floor", "soap_floor"),
-        _rival("procrastinate", "procrastinate_jobs"),
+        _rival("procrastinate", "procrastinate_jobs", share=0.2),
         _rival("outbox + NATS JetStream", "nats_stream", broker="nats"),
         _rival(BARE_POST, "bare_post", relays=False),
     ]

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 import pytest
 
-from benchmarks import statement_log, ways
+from benchmarks import rounds, statement_log, ways
 from benchmarks.child import Child, ChildEnded
 from benchmarks.costs import MERCURY, SEED, check_simulation
 from benchmarks.machine import peak_memory
@@ -77,6 +77,35 @@ def test_use_of_a_process_that_has_ended_is_not_known(sleeper: Child) -> None:
 def test_use_of_no_row_is_no_figure(sleeper: Child) -> None:
     with pytest.raises(GivenUp, match="before the measurement began"):
         usage(sleeper).end(0)
+
+
+def test_memory_of_a_side_without_processes_is_not_asked_for(sleeper: Child) -> None:
+    found = usage(sleeper).end(10)["peak_mb"]
+    assert isinstance(found, dict)
+    assert set(found) == {"client", "server"}
+    bench = cast(Bench, SimpleNamespace(postmaster=os.getpid()))
+    worker_only = Running(sleeper, {"client": [sleeper], "server": []})
+    found = Usage(bench, worker_only, None, commits=False).end(10)["peak_mb"]
+    assert isinstance(found, dict)
+    assert set(found) == {"client"}
+
+
+def test_disturbed_round_is_repeated_as_often_as_the_run_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(postgres=cast(EmbeddedPostgres, None), folder=Path(), rows=10, repeats=2, spare=3)
+    measured: list[str] = []
+
+    def busy(_bench: Bench, kind: ways.Kind) -> list[dict[str, object]]:
+        measured.append(kind.name)
+        return [{"foreign_cpus": 1.0}]
+
+    monkeypatch.setattr(rounds, "_measure", busy)
+    (kind, *_) = ways.kinds()
+    (first,) = rounds.one_round(bench, kind, 0)
+    (second,) = rounds.one_round(bench, kind, 1)
+    assert (first["attempt"], second["attempt"]) == (3, 2)
+    assert first["disturbed"]
+    assert second["disturbed"]
+    assert len(measured) == 5
 
 
 def test_descendant_that_is_named_too_counts_once(sleeper: Child) -> None:

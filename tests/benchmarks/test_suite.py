@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from benchmarks import plots, report, ways
-from benchmarks.__main__ import chosen_kinds, run
+from benchmarks.__main__ import run
+from benchmarks.steps import Wanted, chosen_kinds
 from benchmarks.targets import TARGETS, Results
 from mercury.postgres.embedded import EmbeddedPostgres
 
@@ -32,7 +33,7 @@ def way(name: str, phase: str, speed: float, **more: Any) -> dict[str, Any]:
 @pytest.mark.slow
 def test_ways_with_few_rows_fill_every_cell(tmp_path: Path) -> None:
     chosen = [ways.SINGLE_LISTS, "Mercury, memory, in-out"]
-    records = run(["ways"], tmp_path, rows=50, rounds=1, only=chosen, quick=True)
+    records = run(Wanted(parts=("ways",), rounds=1, only=tuple(chosen), quick=True), tmp_path, rows=50)
     assert [record for record in records if record["part"] == "skipped"] == []
     found = [(record["way"], record["phase"]) for record in records]
     for name in chosen:
@@ -41,7 +42,7 @@ def test_ways_with_few_rows_fill_every_cell(tmp_path: Path) -> None:
     page = (tmp_path / report.PAGE).read_text()
     (row,) = [line for line in page.splitlines() if line.startswith(f"| {chosen[0]} ")]
     assert "| - " not in row
-    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(records)
+    assert len((tmp_path / "results.jsonl").read_text().splitlines()) == len(records) + len(chosen)
     assert (tmp_path / "drain.svg").read_text().startswith("<svg")
 
 
@@ -120,6 +121,17 @@ def test_lines_of_another_handler_are_not_counted() -> None:
 
 def test_every_way_has_user_code() -> None:
     assert [kind.name for kind in ways.kinds() if not kind.lines] == []
+
+
+def test_way_that_had_fewer_rows_says_how_many() -> None:
+    text = report.table([way(ways.SAME, "drain", 3000.0, rows=10_000), way(ways.TWO_PHASE, "drain", 300.0, rows=5000)])
+    assert f"| {ways.SAME} |" in text
+    assert f"| {ways.TWO_PHASE} (5,000 rows) |" in text
+
+
+def test_side_without_processes_has_no_memory_to_show() -> None:
+    text = report.table([way("procrastinate", "drain", 120.0, peak_mb={"client": 37.0})])
+    assert "| 37 |" in text
 
 
 def test_single_value_has_no_spread() -> None:
