@@ -18,6 +18,7 @@ from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
 from mercury.engine.source.after_start import IsInFlight, ThisProcess
+from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError
@@ -42,6 +43,7 @@ class SourceWorker:
         self._context = context
         self._cool_down = CoolDown()
         self._work_filter = WorkFilter(context.claims.owner)
+        self._found = FoundKeys(self._find, context.claims.monotonic)
         self._mutex = threading.Lock()
         #: When the keys that this process has worked on are due again; only those that are due by the time.
         self._planned: dict[SequenceKey, float] = {}
@@ -60,8 +62,7 @@ class SourceWorker:
         most = min(self._context.settings.sequence_batch, TURN)
         if self._work_filter.after != self._last:
             self._work_filter = replace(self._work_filter, after=self._last)
-        keys = self._context.store.due_rms(now, most, self._work_filter)
-        step.more = len(keys) >= most
+        keys, step.more = self._found.next(now, most)
         with self._mutex:  # those that are due now are among the keys, or more are due
             self._planned = {key: due for key, due in self._planned.items() if due > now}
         step.due = self._next_planned
@@ -92,6 +93,9 @@ class SourceWorker:
                 self._cool_down.add(str(key), now)
         step.drained = not step.more and worked == len(keys)
         return step
+
+    def _find(self, now: float, limit: int) -> list[SequenceKey]:
+        return self._context.store.due_rms(now, limit, self._work_filter)
 
     def refill(self, tx: Transaction, keys: Sequence[SequenceKey], now: float) -> Step:
         """Do the work that arrivals made due, in their transaction. Returns the posts to make after its commit.
