@@ -100,6 +100,13 @@ LIFE = (
         f"{STORE}::test_a_key_that_holds_its_rows_is_due_when_one_expires",
     ),
     life(
+        "what became due after the query for due keys is not looked for",
+        "engine.source.found_keys:FoundKeys.next",
+        "not asks or ",
+        "",
+        "tests/unit/engine/source/test_found_keys.py::test_key_that_is_due_after_the_query_is_found_although_its_event_is_over",
+    ),
+    life(
         "priorities of sequences that are due",
         "storage.sql.work:due_rms",
         "if urgent:",
