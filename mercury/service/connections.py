@@ -13,6 +13,7 @@ from uvicorn.server import ServerState
 
 from mercury.engine.runtime.kept_connections import MOST
 from mercury.service.authorities import Authorities
+from mercury.service.known_requests import KnownRequests
 from mercury.settings import HttpSettings, load
 from mercury.storage.callers import network_of
 
@@ -87,6 +88,8 @@ class Connections:
         self, settings: HttpSettings, authorities: Authorities | None = None, *, in_files: bool = False
     ) -> None:
         self.settings = settings
+        #: The headers of requests on these connections.
+        self.known = KnownRequests()
         #: The certificate authorities of the server's peers.
         self.authorities = authorities or Authorities()
         #: The most connections that count: ``http.max_connections``, or fewer if the process may have fewer files.

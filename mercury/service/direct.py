@@ -25,6 +25,7 @@ from mercury.service.asgi import App, Scope, fields_of, headers_of
 from mercury.service.endpoint import SMALL, Endpoint
 from mercury.service.flow import AnswerTransport
 from mercury.service.host import SoapApplication
+from mercury.service.known_requests import KnownRequest, KnownRequests
 from mercury.wire.envelope import HttpMessage
 
 if TYPE_CHECKING:
@@ -135,6 +136,12 @@ class DirectProtocol(HttpToolsProtocol):
         #: ``None`` = something around the application must see each request.
         whole = isinstance(app, SoapApplication) and type(app).__call__ is SoapApplication.__call__
         self._application = app if whole and not around else None
+        #: ASGI's extensions in the scope of each request.
+        self.extensions: dict[str, Any] = {}
+        #: The headers of the server's requests; a subclass shares it among its connections.
+        self.known = KnownRequests()
+        #: What the header of the request says that was begun last and parsed.
+        self._parsed: KnownRequest | None = None
         #: Answers the request whose body is awaited.
         self._endpoint: Endpoint | None = None
         self._until: asyncio.TimerHandle | None = None
@@ -158,12 +165,43 @@ class DirectProtocol(HttpToolsProtocol):
 
     def head_ends(self) -> None:
         """The header of a request is complete: await its body, or pass it to the ASGI application."""
-        if self._application is not None and self.parser.get_method() == b"POST":
-            idle = self.cycle is None or self.cycle.response_complete
-            if idle and not self.expect_100_continue and not self.flow.write_paused:
-                self._endpoint = self._application.direct_endpoint(self.url.decode("latin-1"))
+        may_be = self._is_idle and not self.expect_100_continue and self.parser.get_method() == b"POST"
+        if may_be and self._application is not None:
+            self._endpoint = self._application.direct_endpoint(self.url.decode("latin-1"))
         if self._endpoint is None:
             self.begin_cycle()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no request waits for its answer, and the peer reads its answers."""
+        return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
+
+    def begin_known(self, data: bytes) -> bool:
+        """Begin a direct request without parsing it, if its header has the same bytes as that of an earlier one.
+
+        :param data: received by one read, while the parser is at the beginning of a request.
+        :return: ``False`` = it has to be parsed; nothing has changed.
+        """
+        self._parsed = None
+        found = self.known.find(data)
+        if found is None or self._application is None or not self._is_idle:
+            return False
+        known, length, body = found
+        path, headers = known.url.decode("latin-1"), {**known.headers, "content-length": length.decode("ascii")}
+        endpoint = self._application.direct_endpoint(path)
+        if endpoint is None or not endpoint.is_direct(headers, len(body)):
+            return False
+        super().on_message_begin()  # makes a scope; a subclass would await a header
+        self.scope["extensions"] = self.extensions
+        self.url = known.url
+        self.headers += known.fields_with(length)
+        self._new_exchange(path, keep_alive=True).begin(endpoint, headers, body)
+        return True
+
+    def learn(self, data: bytes) -> None:
+        """Remember the header of the direct request that was parsed, if ``data`` is that request and nothing else."""
+        if self._parsed is not None:
+            self.known.learn(data, self._parsed)
 
     def read_ends(self) -> None:
         """All bytes that were read at once are parsed: for the rest of a body, wait `BODY_DELAY` seconds."""
@@ -185,14 +223,19 @@ class DirectProtocol(HttpToolsProtocol):
             return False
         self.forget()
         keep_alive = self.parser.get_http_version() != "1.0" and self.parser.should_keep_alive()
-        scope: Scope = {**self.scope, "method": "POST", "path": self.url.decode("latin-1")}
+        self._parsed = KnownRequest(self.url, tuple(self.headers), dict(headers)) if keep_alive else None
+        exchange = self._new_exchange(self.url.decode("latin-1"), keep_alive=keep_alive)
+        # Not within a callback of the parser: the answer may close the connection or begin the next request.
+        self.loop.call_soon(exchange.begin, endpoint, headers, self.pieces.take())
+        return True
+
+    def _new_exchange(self, path: str, *, keep_alive: bool) -> DirectExchange:
+        scope: Scope = {**self.scope, "method": "POST", "path": path}
         exchange = DirectExchange(self, scope, keep_alive=keep_alive)
         self.running = exchange
         self.cycle = exchange  # type: ignore[assignment]
         self.tasks.add(exchange)  # type: ignore[arg-type]
-        # Not within a callback of the parser: the answer may close the connection or begin the next request.
-        self.loop.call_soon(exchange.begin, endpoint, headers, self.pieces.take())
-        return True
+        return exchange
 
     def pass_on(self) -> None:
         """Pass a request whose body is awaited to the ASGI application."""

@@ -56,6 +56,7 @@ class Http11Protocol(DirectProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._connections = connections_of(server_state, lambda: takes_attachments(config.loaded_app))
         self._settings = settings = self._connections.settings
+        self.known = self._connections.known
         self._max_line, self._max_head = settings.max_request_line, settings.max_header_bytes
         self._max_fields = settings.max_header_fields
         #: When the next part of a request must have arrived, and when the peer must have read what was written.
@@ -70,7 +71,6 @@ class Http11Protocol(DirectProtocol):
         self._head_bytes = self._pending = 0
         self._fields = 0
         self._breach: Breach | None = None
-        self._extensions: dict[str, Any] = {}
         self.hold = Hold()
         #: The peer sends no more: the connection is closed after the outstanding answers.
         self._last = False
@@ -97,7 +97,7 @@ class Http11Protocol(DirectProtocol):
             self.hang_up()
             return
         tls = tls_extension(transport, self._connections.authorities)
-        self._extensions = {EXTENSION: self, **(tls or {})}
+        self.extensions = {EXTENSION: self, **(tls or {})}
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._connections.remove(self)
@@ -235,6 +235,10 @@ class Http11Protocol(DirectProtocol):
             if self._discarded > LINGER_BYTES:
                 self.transport.abort()
             return
+        whole = self._reading is Reading.NOTHING
+        if whole and self.begin_known(data):
+            self._await_next()
+            return
         self._pending += len(data)
         rest: bytes | memoryview = data
         while True:
@@ -250,6 +254,8 @@ class Http11Protocol(DirectProtocol):
                 return
             break
         self.read_ends()
+        if whole:
+            self.learn(data)
         if self._head_bytes + self._pending > self._max_head and self._reading is not Reading.NOTHING:
             self._refuse(431, f"the header of the request has more than {self._max_head} bytes")
 
@@ -278,7 +284,7 @@ class Http11Protocol(DirectProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope["extensions"] = self._extensions
+        self.scope["extensions"] = self.extensions
         self._reading = Reading.HEAD
         self._head_bytes = self._pending = self._fields = 0
         self._read_deadline = self.loop.time() + self._settings.header_timeout
@@ -335,6 +341,9 @@ class Http11Protocol(DirectProtocol):
         self._pending = 0
         if not self.body_ends():
             super().on_message_complete()
+        self._await_next()
+
+    def _await_next(self) -> None:
         if self._answering:
             self._read_deadline = math.inf
         else:

@@ -18,9 +18,9 @@ def direct(name: str, symbol: str, before: str, after: str, test: str) -> Mutant
 DIRECT = (
     direct(
         "requests ahead of their answers",
-        "direct:DirectProtocol.head_ends",
-        "if idle and not",
-        "if not",
+        "direct:DirectProtocol._is_idle",
+        "(self.cycle is None or self.cycle.response_complete) and not",
+        "not",
         "test_requests_ahead_of_their_answers_are_answered_in_their_order",
     ),
     direct(
@@ -32,10 +32,31 @@ DIRECT = (
     ),
     direct(
         "peer that does not read its answers",
-        "direct:DirectProtocol.head_ends",
+        "direct:DirectProtocol._is_idle",
         " and not self.flow.write_paused",
         "",
         "test_peer_that_does_not_read_its_answers_is_answered_the_usual_way",
+    ),
+    direct(
+        "known header while a request waits for its answer",
+        "direct:DirectProtocol.begin_known",
+        " or not self._is_idle:",
+        ":",
+        "test_requests_with_a_known_header_ahead_of_their_answers_are_answered_in_their_order",
+    ),
+    direct(
+        "known header behind which other bytes follow",
+        "known_requests:_parts",
+        " or len(data) != behind + int(length)",
+        "",
+        "test_a_read_that_is_not_one_request_with_a_known_header_is_parsed",
+    ),
+    direct(
+        "headers that are known for one request only",
+        "known_requests:KnownRequests.learn",
+        "if len(self._known) >= MOST_HEADS:",
+        "if False:",
+        "test_so_many_headers_are_known_at_most",
     ),
     direct(
         "something around the application",

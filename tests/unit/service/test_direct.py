@@ -21,8 +21,10 @@ from mercury.service.bodies import Bodies
 from mercury.service.connections import Connections, keep
 from mercury.service.direct import BODY_DELAY, MOST_PIECES
 from mercury.service.endpoint import SMALL, Endpoint, Host
+from mercury.service.held import EXTENSION
 from mercury.service.host import SoapApplication
 from mercury.service.http11 import Http11Protocol
+from mercury.service.known_requests import LONGEST_HEAD, MOST_HEADS
 from mercury.service.shares import FREE
 from mercury.settings import HttpSettings
 from mercury.wire.envelope import HttpMessage
@@ -261,6 +263,130 @@ async def test_failure_with_one_answer_loses_no_other(caplog: pytest.LogCaptureF
     await asyncio.sleep(0.0)
     assert taken == [DONE]
     assert "could not be written" in caplog.text
+
+
+class Unread:
+    """In the place of a parser that must not be used."""
+
+    def feed_data(self, data: bytes) -> None:
+        raise AssertionError(f"{data!r} is parsed")
+
+
+def scope_of(server: Server) -> dict[str, Any]:
+    """What the application would be told of the request that was begun last."""
+    cycle: Any = server.protocol.cycle
+    assert cycle.scope["extensions"][EXTENSION] is server.protocol
+    return {name: value for name, value in cycle.scope.items() if name not in ("state", "headers", "extensions")}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (),
+        (b'SOAPAction: ""', b"Accept: a", b"Accept: b"),
+        (b"Mercury-Store:  f0e1 ", b"Connection: keep-alive"),
+        (b"X-Length: Content-Length: 7",),
+    ],
+    ids=["few", "repeated", "blanks", "odd"],
+)
+@in_loop
+async def test_request_with_a_known_header_is_not_parsed_and_means_the_same(fields: tuple[bytes, ...]) -> None:
+    server, seen = Server(), list[Any]()
+    server.process.authenticate = lambda asked: seen.append((asked.path, asked.client, dict(asked.headers)))
+    for body in (BODY, b"<other/>"):
+        await server.read(request(body, *fields))
+        ((arrival, _),) = server.engine.arrivals
+        seen.append((arrival, scope_of(server), server.protocol.headers))
+        await server.answer()
+    parsed = Server()
+    parsed.process.authenticate = server.process.authenticate
+    await parsed.read(request(b"<other/>", *fields))
+    ((arrival, _),) = parsed.engine.arrivals
+    seen.append((arrival, scope_of(parsed), parsed.protocol.headers))
+    assert seen[2:4] == seen[4:6], "as on a connection to a server that knows nothing"
+    server.protocol.parser = Unread()
+    await server.read(request(b"<a>third</a>", *fields))
+    await server.answer()
+    assert [written.rpartition(b"\r\n")[2] for written in server.transport.writes] == [b"<done/>"] * 3
+    assert (server.loop.tasks, server.loop.timers, len(server.state.tasks)) == (0, [], 0)
+    assert server.state.total_requests == 3
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (request() + request(b"<b/>"),),
+        (request()[:-1], request()[-1:]),
+        (request() + b"POST /s HT", b"TP/1.1\r\n" + request(b"<b/>").partition(b"\r\n")[2]),
+        (request().replace(b"Length: 4", b"Length: 04"),),
+        (request().replace(b"Length: 4", b"length: 4"),),
+        (b"\r\n" + request(),),
+        (request(b"<a/>\r\n\r\nContent-Length: 2\r\n\r\n"),),
+    ],
+    ids=[
+        "two requests",
+        "two reads",
+        "a part of the next",
+        "zeros",
+        "other letters",
+        "a blank line before",
+        "look-alike",
+    ],
+)
+@in_loop
+async def test_a_read_that_is_not_one_request_with_a_known_header_is_parsed(parts: tuple[bytes, ...]) -> None:
+    server = Server()
+    await server.read(request())
+    await server.answer()
+    await server.read(*parts)
+    for _ in parts:
+        await server.answer()
+    await server.answer()
+    sent = sum(part.count(b"POST") for part in parts)
+    assert server.state.total_requests == 1 + sent
+    assert not server.transport.closing
+
+
+@in_loop
+async def test_requests_with_a_known_header_ahead_of_their_answers_are_answered_in_their_order() -> None:
+    server = Server()
+    await server.read(request())
+    await server.answer()
+    await server.read(request(b"<b/>"), request(b"<c/>"))
+    assert [arrival.http.body for arrival, _ in server.engine.arrivals] == [b"<b/>"], "the next one waits"
+    await server.answer()
+    assert [arrival.http.body for arrival, _ in server.engine.arrivals] == [b"<c/>"]
+    await server.answer()
+    assert server.state.total_requests == 3
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        request(BODY, b"Connection: close"),
+        request().replace(b"HTTP/1.1", b"HTTP/1.0"),
+        request(BODY, b"traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
+        request(BODY, b"X-Long: " + b"x" * LONGEST_HEAD),
+        request().replace(b"Content-Length: 4", b"Transfer-Encoding: chunked").replace(BODY, b"4\r\n<a/>\r\n0\r\n\r\n"),
+    ],
+    ids=["closes", "HTTP/1.0", "a trace", "long", "chunks"],
+)
+@in_loop
+async def test_some_headers_are_always_parsed(data: bytes) -> None:
+    server = Server()
+    await server.read(data)
+    await server.answer()
+    assert server.state.total_requests == 1
+    assert len(server.protocol.known) == 0
+
+
+@in_loop
+async def test_so_many_headers_are_known_at_most() -> None:
+    server = Server()
+    for number in range(3 * MOST_HEADS):
+        await server.read(request(BODY, b"X-Number: %d" % number))
+        await server.answer()
+        assert len(server.protocol.known) <= MOST_HEADS
 
 
 @in_loop
