@@ -382,6 +382,7 @@ def fault(
     message_id: str,
     relates_to: str | None,
     acknowledgements: Acknowledgements = (),
+    ack_requests: tuple[AckRequested, ...] = (),
 ) -> Envelope:
     """A fault, with the final acknowledgement where one belongs to it."""
     return _envelope(
@@ -392,4 +393,5 @@ def fault(
         fault,
         relates_to=relates_to,
         acknowledgements=acknowledgements,
+        ack_requests=ack_requests,
     )

@@ -160,6 +160,7 @@ class Node:
             Topic.RMD: engine.destination,
             Topic.INVOKER: engine.invocation,
         }
+        engine.note_others(isinstance(self.store, SharedMemoryNodeStore))
         run = ProcessRun(engine, store, application, workers, woken=set(Topic))
         store.listen(lambda topics: self._committed(run, topics))
         engine.invocation.answer = run.held_exchanges.release
@@ -263,24 +264,29 @@ class Node:
             return
         waiting, run.arrivals, run.receiving = run.arrivals, [], False
         try:
-            answers = run.engine.receive([arrival for arrival, _ in waiting], self._now)
+            with run.held_exchanges.storing():
+                answers = run.engine.receive([arrival for arrival, _ in waiting], self._now)
+                held = [self._hold(run, answer, reply) for (_, reply), answer in zip(waiting, answers, strict=True)]
         except SimulatedCrash:
             self.crash()
             return
-        for (_, reply), answer in zip(waiting, answers, strict=True):
+        for (_, reply), answer, exchange in zip(waiting, answers, held, strict=True):
             self._checks.replied(self, answer.http)
             self._post(run, list(answer.posts))
             if reply is not None:
-                self._reply(run, answer, reply)
+                self._reply(run, answer, exchange, reply)
         if run is self._run:
             run.due.pop(Topic.RMS, None)  # what this transaction has sent may have set another time
             self._plan_work(0.0)
 
-    def _reply(self, run: ProcessRun, answer: Answer, reply: OnReply) -> None:
-        if answer.waiting is None:
+    def _hold(self, run: ProcessRun, answer: Answer, reply: OnReply | None) -> HeldExchange | None:
+        """Hold the exchange if a response may come."""
+        return None if reply is None or answer.waiting is None else run.held_exchanges.hold(answer.waiting)
+
+    def _reply(self, run: ProcessRun, answer: Answer, held: HeldExchange | None, reply: OnReply) -> None:
+        if held is None:
             reply(answer.http)
             return
-        held = run.held_exchanges.hold(answer.waiting)
         held.response.add_done_callback(lambda found: self._respond(run, found.result() or answer.http, reply))
         self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(run, held, answer.http, reply))
 

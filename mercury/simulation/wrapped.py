@@ -36,7 +36,7 @@ class WrappedStore:
     It counts as durable: the inner store's committed state survives a simulated crash.
     """
 
-    capabilities = Capabilities(durable=True)
+    capabilities = Capabilities(durable=True, delivers_on_arrival=True)
 
     def __init__(self, inner: StorageManager) -> None:
         self.inner = inner
@@ -120,6 +120,9 @@ class WrappedStore:
 
     def note_node(self, node: Node) -> None:
         self.inner.note_node(node)
+
+    def others(self, identifier: str, since: float) -> bool:
+        return self.inner.others(identifier, since)
 
     def members(self, since: float) -> list[str]:
         return self.inner.members(since)

@@ -51,6 +51,9 @@ class Capabilities:
     last_resource: bool = False
     #: The store can be a branch of a two-phase commit.
     two_phase: bool = False
+    #: A transaction locks rows, commits in one database, and leaves the others alone: a handler may be called in the
+    #: transaction that stores its message.
+    delivers_on_arrival: bool = False
 
 
 class Topic(HashedEnum):
@@ -72,10 +75,14 @@ class LockOrderError(AssertionError):
 class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
     """Sequences at their destination."""
 
-    def lock(self, identifiers: Iterable[str], buffers: Collection[str] = ()) -> dict[str, RmdRecord]:
+    def lock(
+        self, identifiers: Iterable[str], buffers: Collection[str] = (), delivered: Collection[str] = ()
+    ) -> dict[str, RmdRecord]:
         """Lock and read the sequences that exist, in ascending order of identifier. RMD locks come before all others.
 
         :param buffers: sequences whose buffers are read next; a store may read them under the locks already.
+        :param delivered: others whose buffers are locked next, after which the paused services are read
+            (`InvokerBufferManager`); a store may do so already.
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 

@@ -37,6 +37,16 @@ class InvokerBufferManager(BufferAges, Protocol):
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
         """The committed records of these sequences, without a lock; a sequence without a buffer has no entry."""
 
+    def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
+        """Lock these buffers and read their records; a sequence without a buffer has no entry. The locks come after
+        those of RMD sequences, and before those of RMS keys.
+
+        :raises TransientStorageError: a lock was not acquired within the store's limit.
+        """
+
+    def paused(self) -> frozenset[str]:
+        """The services whose handlers are not called, because an operator has paused them. Takes no lock."""
+
     def expect(self, sequence: str, most: int, most_bytes: int = ANY_BYTES) -> None:
         """Say that the next reads are those of a buffer, of its sequence, and of its first ``most`` numbers (`part`
         with the same ``most_bytes``): a store may make all of them now."""
@@ -80,6 +90,9 @@ class InvokerBufferManager(BufferAges, Protocol):
 
     def save_in_order(self, records: Collection[InvokerRecord]) -> None:
         """As `save_delivered` for each of these buffers, whose messages below `InvokerBuffer.next` are consumed."""
+
+    def save_locked(self, records: Collection[InvokerRecord]) -> None:
+        """Save buffers that `lock` has locked and returned. No consumed message of them is in the store."""
 
     def delete(self, sequence: str) -> None:
         """Delete a buffer and its rows."""

@@ -85,6 +85,13 @@ class NodeRegistry(Protocol):
         :raises StorageError: the store failed.
         """
 
+    def others(self, identifier: str, since: float) -> bool:
+        """Whether another node hosts services, and has said since then that it runs.
+
+        :param identifier: of the node that asks.
+        :raises StorageError: the store failed.
+        """
+
     def add_traffic(self, identifier: str, at: float, traffic: Sequence[Traffic]) -> None:
         """Add to what a process has done, in one transaction. It is kept for hours, and is lost with the process: it is
         for people.

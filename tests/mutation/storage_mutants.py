@@ -44,9 +44,9 @@ STORAGE = (
         "assurance of a delivery from several buffers",
         (
             Change(
-                "mercury.engine.delivery.several:SeveralBuffers._is_simple",
-                "return exactly_once and ",
-                "return ",
+                "mercury.engine.delivery.several:is_simple",
+                "return context.application.policy(record.service).assurance is DeliveryAssurance.EXACTLY_ONCE",
+                "return True",
             ),
         ),
         test="tests/storage/test_many_buffers.py::test_under_at_most_once_the_begin_of_each_run_is_committed_first",
@@ -55,9 +55,9 @@ STORAGE = (
         "rate of a service in a delivery from several buffers",
         (
             Change(
-                "mercury.engine.delivery.several:SeveralBuffers._is_simple",
-                "            return False  # a limit on its rate counts the calls of each run",
-                "            pass",
+                "mercury.engine.delivery.several:is_simple",
+                "        return False  # a limit on its rate counts the calls of each run",
+                "        pass",
             ),
         ),
         test="tests/scenario/test_fair_scheduling.py::"

@@ -37,6 +37,10 @@ class CallTimes:
         """Whether calls of a service may share a transaction with those of other buffers."""
         return self._of_call.get(service, SLOW) < SLOW
 
+    def is_quick(self, service: str | None) -> bool:
+        """Whether calls of a service are known to wait for nothing: arrivals may wait for them."""
+        return self._of_call.get(service, SLOW) <= QUICK
+
     @property
     def are_quick(self) -> bool:
         """Whether no calls that may share a transaction wait for something: then other threads are of no use."""

@@ -19,6 +19,7 @@ from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
 from mercury.engine.delivery.calls import call_all, drop
 from mercury.engine.delivery.failures import RefusedAfterHandler, RowMisplaced
 from mercury.engine.delivery.handler_call import CallFailed, Unstorable
+from mercury.engine.delivery.on_arrival import ArrivalDelivery
 from mercury.engine.delivery.repair import lost_bytes, lost_rows
 from mercury.engine.delivery.response_backlog import held_back
 from mercury.engine.delivery.responses import Answer
@@ -70,6 +71,10 @@ class InvocationWorker:
         self._cool_down = CoolDown()
         self._savepoints = SharedSavepoints()
         self._several = SeveralBuffers(context, self._savepoints)
+        #: Delivers from the same buffers in the transactions of arrivals.
+        self.on_arrival = ArrivalDelivery(
+            context, self._turns, self._savepoints, self._cool_down, lambda responses: self.answer(responses)
+        )
         self._repair_at = 0.0
         #: Called when there is work for another thread.
         self.more: Callable[[], None] = _wake_none

@@ -100,7 +100,12 @@ class SeveralBuffers:
         return delivered
 
     def _load(self, tx: Transaction, sequences: Sequence[str], now: float) -> list[DeliveryRun]:
-        records = {name: each for name, each in tx.invoker.read_many(sequences).items() if self._is_simple(each, now)}
+        times = self._savepoints.times
+        records = {
+            name: each
+            for name, each in tx.invoker.read_many(sequences).items()
+            if times.may_share(each.service) and is_simple(self._context, each, now)
+        }
         if len(records) < 2:
             return []
         requests = tx.rmd.read_many(records)
@@ -117,19 +122,6 @@ class SeveralBuffers:
             if run is not None and is_within_share(self._context, tx, run, now):
                 runs.append(run)
         return runs
-
-    def _is_simple(self, record: InvokerRecord, now: float) -> bool:
-        """Whether a buffer has nothing that a run on it alone has to settle."""
-        machine = record.machine
-        in_order = machine.in_order and not machine.may_skip_gaps and not machine.in_progress
-        if record.service is None or not in_order or record.attempts or record.parked is not None:
-            return False
-        rates = self._context.rates
-        if rates is not None and rates.callable(record.service, now) is not None:
-            return False  # a limit on its rate counts the calls of each run
-        policy = self._context.application.policy(record.service)
-        exactly_once = policy.assurance is DeliveryAssurance.EXACTLY_ONCE
-        return exactly_once and self._savepoints.times.may_share(record.service)
 
     def _run(
         self, record: InvokerRecord, request: RmdRecord, part: BufferPart, most: int, now: float
@@ -156,3 +148,14 @@ class SeveralBuffers:
         for run in runs:
             respond(self._context, tx, run, now, answer)
             end_responses(self._context, tx, run, now)
+
+
+def is_simple(context: EngineContext, record: InvokerRecord, now: float) -> bool:
+    """Whether a buffer has nothing that a run on it alone has to settle."""
+    machine = record.machine
+    in_order = machine.in_order and not machine.may_skip_gaps and not machine.in_progress
+    if record.service is None or not in_order or record.attempts or record.parked is not None:
+        return False
+    if context.rates is not None and context.rates.callable(record.service, now) is not None:
+        return False  # a limit on its rate counts the calls of each run
+    return context.application.policy(record.service).assurance is DeliveryAssurance.EXACTLY_ONCE

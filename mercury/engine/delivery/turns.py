@@ -31,6 +31,9 @@ class Turns:
     def __init__(self, context: EngineContext) -> None:
         self._context = context
         self._mutex = threading.Lock()
+        #: Notified when buffers are not reserved any more, if a thread waits for that.
+        self._freed = threading.Condition(self._mutex)
+        self._waiting = 0
         self._busy: set[str] = set()
         #: The peer that any thread served last.
         self._last = ""
@@ -102,6 +105,20 @@ class Turns:
         finally:
             with self._mutex:
                 self._busy.difference_update(mine)
+                if self._waiting:
+                    self._freed.notify_all()
+
+    def wait_for(self, sequences: Collection[str], seconds: float) -> bool:
+        """Wait until no thread works on these buffers. Returns whether that is so.
+
+        :param seconds: the longest wait.
+        """
+        with self._mutex:
+            self._waiting += 1
+            try:
+                return self._freed.wait_for(lambda: self._busy.isdisjoint(sequences), seconds)
+            finally:
+                self._waiting -= 1
 
     def served(self, sequences: Collection[str]) -> None:
         """Note that these reserved buffers were worked on: what queries have found before may be done."""

@@ -7,7 +7,7 @@ other in memory, and saves what has changed at the end. The answers are only rec
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mercury.engine.batches import related_names
@@ -16,9 +16,9 @@ from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
 from mercury.engine.destination.given_identifiers import GivenIdentifiers
 from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.named_sequences import named_sequences
 from mercury.engine.destination.ownership import owns_destination, owns_source
-from mercury.engine.destination.quota import IN_USE, UNUSED, idle_sequences
-from mercury.engine.destination.selection import received_sequences
+from mercury.engine.destination.quota import IN_USE, UNUSED
 from mercury.engine.destination.source_due import due_after_arrival
 from mercury.engine.destination.source_keys import SourceKeys
 from mercury.engine.destination.tombstone_quota import TombstoneQuota
@@ -35,13 +35,8 @@ from mercury.statemachine.faults import Fault
 from mercury.statemachine.flow_control import is_heard_again
 from mercury.statemachine.messages import (
     ANONYMOUS,
-    CloseSequence,
-    CloseSequenceResponse,
     CreateSequence,
-    MakeConnection,
     SequenceAcknowledgement,
-    TerminateSequence,
-    TerminateSequenceResponse,
 )
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
@@ -75,34 +70,42 @@ class Batch:
         self._responses: dict[str, Response] = {}
         #: Requests whose stored responses were not read, because they are too large for one transaction.
         self._unread: frozenset[str] = frozenset()
-        #: The sequences that repeated CreateSequence messages of the batch have made, by create key.
-        self._created: dict[str, str] = {}
         self._given = GivenIdentifiers(tx)
-        self._creates = 0  #: The number of CreateSequence messages in the batch.
         #: The number of open sequences in the store, by owner.
         self._open: dict[str | None, int] = {}
         self._crowding: dict[str, int] | None = None
 
     # --- locking ---------------------------------------------------------------------------------------------------
 
-    def lock(self, exchanges: Iterable[InboundExchange]) -> None:
-        """Lock all rows that these arrivals may change."""
-        exchanges = list(exchanges)
+    def lock_destinations(self, exchanges: Sequence[InboundExchange], delivered: Collection[str] = ()) -> None:
+        """Lock the destination sequences that these arrivals may change, and read their buffers.
+
+        :param delivered: sequences whose buffers the caller locks next.
+        """
         envelopes = [exchange.envelope for exchange in exchanges]
-        self._creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
+        creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
         made_by = [exchange.create_key for exchange in exchanges if exchange.create_key is not None]
-        self._created = self.tx.rmd.find_created(*made_by)
-        named = [name for exchange in exchanges for name in self._rmds_of(exchange) if name is not None]
+        created = self.tx.rmd.find_created(*made_by)
+        every = (name for each in exchanges for name in named_sequences(self, each, created, creates))
+        named = [name for name in every if name is not None]
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
-        self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)], addressed)
+        addressed.difference_update(delivered)
+        self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)], addressed, delivered)
         self.tombstone_quota.take(self.rmds)
+        buffered = [name for name in self.rmds if name in addressed]
+        self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
+
+    def lock_sources(self, exchanges: Sequence[InboundExchange], more: Iterable[SequenceKey] = ()) -> None:
+        """Lock the source sequences that these arrivals may change; nothing but them is locked afterwards.
+
+        :param more: keys that the caller changes.
+        """
         keys = SourceKeys(self.tx, self.rmds, self.now).of(exchanges)
-        self._lock_keys(keys | dict.fromkeys(self.tombstone_quota.keys()))
+        self._lock_keys(keys | dict.fromkeys(self.tombstone_quota.keys()) | dict.fromkeys(more))
+        envelopes = [exchange.envelope for exchange in exchanges]
         self._given = GivenIdentifiers(self.tx, envelopes, self.rmds)
         relates = {name for exchange in exchanges for name in related_names(exchange.envelope)}
         self._related = self.tx.rms.rows(relates)  # read after the locks: the rows do not change any more
-        buffered = [name for name in self.rmds if name in addressed]
-        self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
 
     def created_with(self, identifier: str) -> RmdRecord | None:
         """The destination sequence that has an identifier which an arrival of the batch offers."""
@@ -116,32 +119,6 @@ class Batch:
     def _lock_keys(self, keys: Collection[SequenceKey]) -> None:
         self.tx.rms.lock(keys, records=True)
         self._keys = {key: self.tx.rms.records(key) for key in keys}
-
-    def _rmds_of(self, exchange: InboundExchange) -> Iterable[str | None]:
-        envelope, request = exchange.envelope, exchange.arrival.request
-        if envelope.sequence is not None:
-            yield envelope.sequence.identifier
-        yield from (requested.identifier for requested in envelope.ack_requests)
-        match envelope.body:
-            case CreateSequence(follows=follows):
-                yield follows
-                known = self._created.get(exchange.create_key or "")
-                yield known
-                if known is None:
-                    yield from idle_sequences(self, exchange.arrival.owner, self._creates)
-                    self.tombstone_quota.make_room(exchange.arrival.owner, self._creates)
-            case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
-                yield identifier
-            case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
-                # The answer to an end that this side began as destination comes as the reply, or to the service.
-                own = request.rmd == identifier if request is not None else exchange.arrival.service is not None
-                yield identifier if own else None
-            case MakeConnection():
-                yield from received_sequences(self.tx, exchange)
-            case Fault() if request is not None:
-                yield request.rmd
-        if request is not None and not exchange.only_acknowledges:
-            yield request.pair
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
@@ -221,6 +198,10 @@ class Batch:
         if identifier not in self._buffers:
             self._buffers[identifier] = self.tx.invoker.read(identifier)
         return self._buffers[identifier]
+
+    def adopt_buffers(self, buffers: Mapping[str, InvokerRecord]) -> None:
+        """Work with these records of buffers, which the caller has locked and saves."""
+        self._buffers |= buffers
 
     def raise_rms(self, record: RmsRecord, event: events.RmsInput) -> list[Fault]:
         """Let a source sequence handle an event and apply the effects; returns the faults to send to the peer."""
@@ -374,6 +355,7 @@ class Batch:
     def find_responses(self, exchanges: Collection[InboundExchange]) -> None:
         """Read the stored responses to repeated requests; new requests have no response yet."""
         for exchange in exchanges:
+            self._request_acknowledgements(exchange)
             if exchange.waiting is not None:
                 buffer = self.buffer(exchange.waiting.sequence)  # `waiting` needs it too
                 if exchange.waiting.repeated and buffer is not None:
@@ -385,6 +367,15 @@ class Batch:
             return
         found, self._unread = stored_responses(self.tx, self.context, repeated, self.now)
         self._responses = {response.request: response for response in found}
+
+    def _request_acknowledgements(self, exchange: InboundExchange) -> None:
+        """Request the acknowledgement of responses with the refusal of a request: they may be why there is no room."""
+        header, fault = exchange.envelope.sequence, exchange.fault
+        if header is None or fault is None or not fault.busy:
+            return
+        record, buffer = self.rmds.get(header.identifier), self.buffer(header.identifier)
+        if record is not None and record.source_is_mercury and buffer is not None:
+            exchange.ack_requests = acknowledgement_requests(self.context, self.tx, buffer)
 
     # --- after the commit ------------------------------------------------------------------------------------------
 

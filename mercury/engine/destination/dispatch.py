@@ -36,13 +36,16 @@ from mercury.wire.envelope import MessageBatch, Payload
 def handle(batch: Batch, exchange: InboundExchange) -> None:
     """Handle one arrival: header blocks first, then the body, then the requested acknowledgements."""
     envelope = exchange.envelope
-    exchange.fault_to = _fault_to(batch.context, exchange)
+    if not exchange.taken:
+        exchange.fault_to = _fault_to(batch.context, exchange)
     standalone = isinstance(envelope.body, Payload) and not envelope.body.xml and envelope.sequence is None
     problems = list(envelope.problems)
     for acknowledgement in envelope.acknowledgements:
         problems += _acknowledged(batch, exchange, acknowledgement)
     make_connection.fetched(batch, exchange)
     match envelope.body:
+        case _ if exchange.taken:
+            pass
         case CreateSequence():
             creation.create(batch, exchange, envelope.body)
         case CreateSequenceResponse():
@@ -73,6 +76,24 @@ def handle(batch: Batch, exchange: InboundExchange) -> None:
         problems += _ack_wanted(batch, exchange, requested.identifier, standalone=standalone)
     if exchange.fault is None and exchange.reply is None and standalone and problems:
         exchange.fault = problems[0]  # RM-ACK-09: a faulty piggybacked block must not abort its message
+
+
+def is_message(exchange: InboundExchange) -> bool:
+    """Whether an arrival is a message of a sequence, or a batch of them, for a service, with all its content."""
+    envelope, arrival = exchange.envelope, exchange.arrival
+    is_request = arrival.request is None and arrival.service is not None
+    return is_request and envelope.sequence is not None and isinstance(envelope.body, (Payload, MessageBatch))
+
+
+def take(batch: Batch, exchange: InboundExchange) -> None:
+    """Take the messages of an arrival (`is_message`) before the rest of it, for which `handle` follows."""
+    exchange.fault_to, exchange.taken = _fault_to(batch.context, exchange), True
+    header, body = exchange.envelope.sequence, exchange.envelope.body
+    assert header is not None
+    if isinstance(body, MessageBatch):
+        batched.received(batch, exchange, header, body)
+    elif isinstance(body, Payload):
+        messages.sequenced(batch, exchange, header, body)
 
 
 def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: SequenceAcknowledgement) -> list[Fault]:

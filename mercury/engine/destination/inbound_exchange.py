@@ -41,6 +41,8 @@ class InboundExchange:
         #: The endpoint for a fault: the back-channel unless the address is allowed.
         self.fault_to = ANONYMOUS_ENDPOINT
         self.fault: Fault | None = None
+        #: Its messages were taken before the rest of it is handled.
+        self.taken = False
         #: Some messages of a batch are accepted and the others refused: the fault carries the acknowledgement.
         self.accepted_in_part = False
         self.reply: Reply | None = None

@@ -15,6 +15,7 @@ from typing import Protocol
 from mercury.engine import envelopes
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.batch import Batch
+from mercury.engine.destination.delivering import DeliveryOnArrival, Reserve, deliver, messages_of
 from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
@@ -59,11 +60,13 @@ class Reception:
     """Handles arrivals and makes their answers.
 
     :param refilling: the worker on source sequences.
+    :param reserve: see `ArrivalDelivery.reserved`.
     """
 
-    def __init__(self, context: EngineContext, refilling: Refilling) -> None:
+    def __init__(self, context: EngineContext, refilling: Refilling, reserve: Reserve) -> None:
         self._context = context
         self._refilling = refilling
+        self._reserve = reserve
         self._unanswered_creations = UnansweredCreations()
         self._shapes = Shapes(context.settings.limits)
 
@@ -126,18 +129,29 @@ class Reception:
 
     # --- the transaction -------------------------------------------------------------------------------------------
 
-    def _commit(self, exchanges: list[InboundExchange], now: float, *, refills: bool = True) -> list[Answer]:
+    def _commit(
+        self, exchanges: list[InboundExchange], now: float, *, refills: bool = True, delivers: bool = True
+    ) -> list[Answer]:
         """Handle arrivals in one transaction; the last answer has the posts of the refilled windows.
 
         :param refills: whether the windows that acknowledgements open are refilled in the same transaction.
+        :param delivers: whether messages may be delivered in it.
         """
         refilled: list[SequenceKey] = []
+        messages = messages_of(exchanges) if delivers else {}
+        delivers = bool(messages)
         try:
-            batch, posts = self._handle(exchanges, now, refilled if refills else None)
+            with self._reserve(messages, now) as delivery:
+                delivers = delivery is not None
+                batch, posts = self._handle(exchanges, now, refilled if refills else None, delivery)
         except Exception as error:
-            if refilled:  # the work on a key must not fail what has arrived
-                self._refilling.not_refilled(refilled)
-                return self._commit([exchange.undecided() for exchange in exchanges], now, refills=False)
+            if refilled or delivers:  # neither the work on a key nor a handler must fail what has arrived
+                if refilled:
+                    self._refilling.not_refilled(refilled)
+                if delivers:
+                    log.info("a transaction that delivers has failed, and is repeated without that: %r", error)
+                again = [exchange.undecided() for exchange in exchanges]
+                return self._commit(again, now, refills=refills and not refilled, delivers=False)
             if len(exchanges) > 1:
                 return [answer for exchange in exchanges for answer in self._commit([exchange.undecided()], now)]
             return [self._failed(exchanges[0], error)]
@@ -148,20 +162,30 @@ class Reception:
         return answers
 
     def _handle(
-        self, exchanges: list[InboundExchange], now: float, refilled: list[SequenceKey] | None
+        self,
+        exchanges: list[InboundExchange],
+        now: float,
+        refilled: list[SequenceKey] | None,
+        delivery: DeliveryOnArrival | None,
     ) -> tuple[Batch, list[Outgoing]]:
         """The transaction.
 
         :param refilled: gets the keys whose windows are refilled; ``None`` = none is.
+        :param delivery: delivers messages; ``None`` = they are only stored.
         """
         posts: list[Outgoing] = []
         with self._context.store.transaction() as tx:
             exchanges = first_copies(self._context, tx, exchanges, now)
             batch = Batch(self._context, tx, now)
-            batch.lock(exchanges)
+            batch.lock_destinations(exchanges, () if delivery is None else delivery.claims)
+            if delivery is not None:
+                deliver(batch, exchanges, delivery)
+            batch.lock_sources(exchanges, () if delivery is None else delivery.keys)
             for exchange in exchanges:
                 handle(batch, exchange)
             batch.save()
+            if delivery is not None:
+                delivery.respond(tx)
             if self._context.measurements is not None and batch.rows:
                 tx.after_commit(partial(self._context.measurements.accepted, _services(batch)))
             batch.find_responses(exchanges)
@@ -213,7 +237,7 @@ class Reception:
         if (
             waiting is not None
             and not (exchange.envelope.ack_requests or exchange.ack_requests)
-            and _is_at_work(batch, waiting)
+            and (exchange.taken or _is_at_work(batch, waiting))  # its response comes to the held exchange
         ):
             # HTTP-05: .NET treats an acknowledgement alone as an empty response; after an empty 202 it repeats the
             # request.
@@ -278,6 +302,7 @@ class Reception:
             message_id=self._context.ids.new(),
             relates_to=exchange.envelope.message_id,
             acknowledgements=acknowledgements,
+            ack_requests=exchange.ack_requests if fault.busy else (),
         )
         if to.addressable and not fault.busy:
             return Answer(http=ACCEPTED, posts=(_answer_to(to, envelope, exchange),))

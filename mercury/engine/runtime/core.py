@@ -12,6 +12,8 @@ from mercury.engine.application import Application
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.context import EngineContext
 from mercury.engine.delivery.invocation import InvocationWorker
+from mercury.engine.delivery.on_arrival import ArrivalDelivery
+from mercury.engine.destination.delivering import reserve_nothing
 from mercury.engine.destination.reception import Reception
 from mercury.engine.destination.worker import DestinationWorker
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
@@ -120,11 +122,17 @@ class Engine:
         #: The store's outages, as seen by this process.
         self.outages = self._context.outages
         self.source = SourceWorker(self._context)
-        self._reception = Reception(self._context, self.source)
         self.destination = DestinationWorker(self._context)
-        self.invocation = (
-            InvocationWorker(self._context) if target is None else StageMover(self._context, target, application)
-        )
+        #: Delivers messages in the transactions that receive them; ``None`` = the store is a stage.
+        self.on_arrival: ArrivalDelivery | None = None
+        self.invocation: InvocationWorker | StageMover
+        if target is None:
+            self.invocation = InvocationWorker(self._context)
+            self.on_arrival = self.invocation.on_arrival
+        else:
+            self.invocation = StageMover(self._context, target, application)
+        reserve = self.on_arrival.reserved if self.on_arrival is not None else reserve_nothing
+        self._reception = Reception(self._context, self.source, reserve)
         self.clock = ClockWorker(self._context, monotonic)
 
     def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
@@ -268,6 +276,15 @@ class Engine:
     def owner(self) -> str:
         """The owner of the claims of this process: random, and another one at each start."""
         return self._context.claims.owner
+
+    def note_others(self, others: bool) -> None:
+        """Note whether other processes on the store host services."""
+        if self.on_arrival is not None:
+            self.on_arrival.is_alone = not others
+
+    def late_deliveries(self, seconds: float) -> frozenset[str]:
+        """The sequences of transactions of arrivals whose calls have taken longer. May be called in any thread."""
+        return self.on_arrival.late(seconds) if self.on_arrival is not None else frozenset()
 
     def services(self) -> frozenset[str] | None:
         """The services that this process hosts; ``None`` = all."""

@@ -105,7 +105,7 @@ class ArrivalQueue(Generic[T]):
                 self._held_up -= 1
             added = min(len(arrivals), self._most_waiting - len(self._waiting))
             self._waiting.extend(arrivals[:added])
-            urgent = sum(not self._can_wait(arrival) for arrival in arrivals[:added])
+            urgent = self._urgent_of(arrivals[:added])
             self._urgent += urgent
             if self._wake_at and (len(self._waiting) >= self._wake_at or (urgent and self._is_gathering)):
                 self._arrived.notify()
@@ -134,9 +134,8 @@ class ArrivalQueue(Generic[T]):
                     break
                 known = len(self._waiting)
                 self._wait(expected, min(left, GROUP_COMMIT_WINDOW))
-            taken = [self._waiting.popleft() for _ in range(self._fitting())]
+            taken = self._pop()
             self._expected = max(len(taken), self._expected // 2)
-            self._urgent -= sum(not self._can_wait(arrival) for arrival in taken)
             self._taken_at = self._clock()
             for _ in range(min(self._held_up, len(taken))):
                 self._room.notify()
@@ -148,6 +147,27 @@ class ArrivalQueue(Generic[T]):
         while not self._urgent and not self._closed and (left := until - self._clock()) > 0 and self._gathers():
             self._wait(self._most, left)
         self._is_gathering = False
+
+    def take_waiting(self) -> list[T]:
+        """What waits now and fits into one transaction, in place of the taking thread, which is busy."""
+        with self._arrived:
+            return self._pop()
+
+    def put_back(self, arrivals: Sequence[T]) -> None:
+        """Let arrivals that `take_waiting` has returned wait again, before all others."""
+        with self._arrived:
+            self._waiting.extendleft(reversed(arrivals))
+            self._urgent += self._urgent_of(arrivals)
+            if self._wake_at and arrivals:
+                self._arrived.notify()
+
+    def _pop(self) -> list[T]:
+        taken = [self._waiting.popleft() for _ in range(self._fitting())]
+        self._urgent -= self._urgent_of(taken)
+        return taken
+
+    def _urgent_of(self, arrivals: Sequence[T]) -> int:
+        return sum(not self._can_wait(arrival) for arrival in arrivals)
 
     def _fitting(self) -> int:
         """How many of the first arrivals share the next transaction."""

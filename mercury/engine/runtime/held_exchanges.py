@@ -41,6 +41,8 @@ class HeldExchanges:
         self._held: dict[str, list[HeldExchange]] = {}
         #: Responses that were committed while the requests' transaction was open, before their exchanges were held.
         self._early: dict[str, Response] | None = None
+        #: The number of threads in `storing`.
+        self._storing = 0
         self._over = False
         #: By sequence: the lowest missing number, and since when requests behind it wait.
         self._missing: dict[str, tuple[int, float | None]] = {}
@@ -51,12 +53,14 @@ class HeldExchanges:
         """A context around storing requests and holding their exchanges: responses committed meanwhile are kept for
         `hold`."""
         with self._mutex:
-            self._early = {}
+            self._storing += 1
+            self._early = {} if self._early is None else self._early
         try:
             yield
         finally:
             with self._mutex:
-                self._early = None
+                self._storing -= 1
+                self._early = self._early if self._storing else None
 
     def hold(self, waiting: PendingResponse) -> HeldExchange:
         """Hold an exchange. Its future gets the response, or ``None`` if the response does not come here.

@@ -19,6 +19,10 @@ INTERVAL = 15.0
 MEMBER_SILENT = 3 * INTERVAL
 
 
+def _ignore(_others: bool) -> None:
+    """Default of a process that does not need it."""
+
+
 class NodeWorker:
     """Writes the row of this process at the start and at an interval: one statement each time, and another one if it
     has sent or delivered something meanwhile.
@@ -30,6 +34,7 @@ class NodeWorker:
     :param traffic: counts what this process sends and delivers.
     :param started: seconds since the epoch.
     :param members: gets the members of the store, at the same interval; ``None`` = this process names none.
+    :param note_others: gets whether other processes on the store host services, at the same interval.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class NodeWorker:
         traffic: TrafficCounter,
         started: float,
         members: Members | None = None,
+        note_others: Callable[[bool], None] = _ignore,
     ) -> None:
         self._store = store
         self._identifier = identifier
@@ -52,6 +58,7 @@ class NodeWorker:
         self._started = started
         self._due = started
         self._members = members
+        self._note_others = note_others
 
     def run_once(self, now: float) -> Step:
         """Write the row, if it is due.
@@ -76,6 +83,7 @@ class NodeWorker:
             address=self._members.address if self._members is not None else None,
         )
         self._store.note_node(node)
+        self._note_others(self._store.others(self._identifier, now - MEMBER_SILENT))
         if self._members is not None:
             self._members.update(self._store.members(now - MEMBER_SILENT))
         write_traffic(self._store, self._identifier, self._traffic, now)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mercury.engine.exchange import Answer, Arrival, Outgoing, Step
+from mercury.engine.exchange import Answer, Arrival, OnAnswer, Outgoing, Step
 from mercury.engine.runtime.allocator import return_large_blocks
 from mercury.engine.runtime.collector import FrozenObjects
 from mercury.engine.runtime.core import Engine
@@ -22,6 +22,7 @@ from mercury.engine.runtime.node import INTERVAL as NODE_INTERVAL
 from mercury.engine.runtime.node import NodeWorker
 from mercury.engine.runtime.posting import Posting
 from mercury.engine.runtime.retention import ATTACHMENTS_PAUSE
+from mercury.engine.runtime.spare_committer import SpareCommitter
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
 from mercury.engine.runtime.work_scout import WorkScout
 from mercury.engine.runtime.worker_pool import Worker, WorkerPool
@@ -46,10 +47,6 @@ _TYPE_LENGTH = 80
 
 #: The answer to an arrival after an unexpected error. The peer sends its message again.
 UNHANDLED = Answer(http=HttpMessage(b"", "", None, 500))
-
-#: Called once with the answer to an arrival, in the committer's thread. For an exchange that is held for its response
-#: (``answer.held``), the callee calls ``runtime.held_exchanges.let_go`` at the end.
-OnAnswer = Callable[[Answer], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,9 +120,19 @@ class Runtime:
         if store.capabilities.shared:
             self._all_pools.append(self._held)
             counts = (lambda: len(self._pool_threads), lambda: self._arrivals.length)
-            node = NodeWorker(store, engine.owner, engine.services, *counts, engine.traffic, clock(), engine.members)
+            node = NodeWorker(
+                store,
+                engine.owner,
+                engine.services,
+                *counts,
+                engine.traffic,
+                clock(),
+                engine.members,
+                engine.note_others,
+            )
             self._all_pools.append(self._pool(["mercury-node"], node, NODE_INTERVAL))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
+        self._spare = SpareCommitter(self._arrivals, engine.late_deliveries, engine.decode, self._answer_all)
         self._stopping = threading.Event()
         self._started = False
         #: Every thread was started.
@@ -156,6 +163,7 @@ class Runtime:
         return_large_blocks()
         self._frozen.freeze()
         self._committer.start()
+        self._spare.thread.start()
         self._posting.start()
         for pool in self._all_pools:
             pool.start()
@@ -179,10 +187,12 @@ class Runtime:
             thread.join(max(0.0, until - time.monotonic()))
         open_exchanges = self._senders.wait(until)
         self._arrivals.close()
-        self._committer.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
+        self._spare.end()
+        for thread in self._committers:
+            thread.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         for what in self._engine.running_calls.now():
             log.warning("%s is not over after %.1f s: left behind, %s", what, deadline, self._becomes)
-        late = [thread.name for thread in (*self._pool_threads, self._committer) if thread.is_alive()]
+        late = [thread.name for thread in (*self._pool_threads, *self._committers) if thread.is_alive()]
         late += [f"{open_exchanges} HTTP exchanges"] if open_exchanges else []
         if late:
             log.warning("still busy after %.1f s, left behind: %s", deadline, ", ".join(late))
@@ -198,9 +208,13 @@ class Runtime:
         return [thread for pool in self._all_pools for thread in pool.threads]
 
     @property
+    def _committers(self) -> list[threading.Thread]:
+        return [self._committer, self._spare.thread]
+
+    @property
     def running(self) -> bool:
         """Whether every thread that should run does."""
-        threads = [self._committer, *self._pool_threads]
+        threads = [*self._committers, *self._pool_threads]
         return self._started and not self._stopping.is_set() and all(thread.is_alive() for thread in threads)
 
     @property
@@ -213,7 +227,7 @@ class Runtime:
         """The names of threads that have ended although the runtime runs. It does not get them back."""
         if not self._complete or self._stopping.is_set():
             return []
-        threads = [self._committer, *self._pool_threads]
+        threads = [*self._committers, *self._pool_threads]
         return [thread.name for thread in threads if not thread.is_alive()]
 
     # --- arrivals --------------------------------------------------------------------------------------------------
@@ -239,6 +253,7 @@ class Runtime:
             raise Overloaded("this endpoint is stopping; send it again later")
         if not self._arrivals.put([(arrival, on_answer)]):
             raise Overloaded("too many messages wait to be stored; send it again later")
+        self._spare.look()
 
     def _commit(self) -> None:
         """The committer's loop: handle all waiting arrivals in one transaction."""
@@ -293,10 +308,12 @@ class Runtime:
         queued = self._arrivals.put(waiting, self._settings.poll if wait else 0.0)
         while wait and queued < len(waiting) and not self._stopping.is_set():
             queued += self._arrivals.put(waiting[queued:], self._settings.poll)
+        self._spare.look()
         return queued
 
     def turn(self, worker: Worker) -> Step:
         """Run a worker once, and post its messages."""
+        self._spare.look()
         step = worker.run_once(self._clock())
         self.post(step.posts)
         self.held_exchanges.release(step.responses)

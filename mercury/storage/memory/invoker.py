@@ -49,6 +49,13 @@ class MemoryInvoker:
         found = ((sequence, self.read(sequence)) for sequence in sequences)
         return {sequence: record for sequence, record in found if record is not None}
 
+    def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
+        self._locks.acquire(order.INVOKER, sequences)
+        return self.read_many(sequences)
+
+    def paused(self) -> frozenset[str]:
+        return frozenset()  # no operator works on this store
+
     def expect(self, sequence: str, most: int, most_bytes: int = ANY_BYTES) -> None:
         """Nothing is far away here."""
 
@@ -118,6 +125,10 @@ class MemoryInvoker:
         for record in sorted(records, key=lambda record: record.sequence):
             waiting = self.numbers(record.sequence, 1, record.machine.next - 1)
             self.save_delivered(record, consumed=waiting.numbers())
+
+    def save_locked(self, records: Collection[InvokerRecord]) -> None:
+        for record in records:
+            self.save_delivered(record, consumed=())
 
     def delete(self, sequence: str) -> None:
         self.deleted.append(sequence)

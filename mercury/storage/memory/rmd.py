@@ -24,7 +24,12 @@ class MemoryRmd:
         self.changed: dict[str, RmdRecord | None] = {}
         self.inserted: list[RmdRecord] = []
 
-    def lock(self, identifiers: Iterable[str], buffers: Collection[str] = ()) -> dict[str, RmdRecord]:  # noqa: ARG002
+    def lock(
+        self,
+        identifiers: Iterable[str],
+        buffers: Collection[str] = (),  # noqa: ARG002  nothing is far away here
+        delivered: Collection[str] = (),  # noqa: ARG002
+    ) -> dict[str, RmdRecord]:
         wanted = list(identifiers)
         self._locks.acquire(order.RMD, wanted)
         records = ((identifier, self.read(identifier)) for identifier in wanted)

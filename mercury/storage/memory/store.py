@@ -35,7 +35,7 @@ class MemoryStore:
     :param lock_timeout: seconds after which waiting for a lock raises `TransientStorageError`.
     """
 
-    capabilities = Capabilities()
+    capabilities = Capabilities(delivers_on_arrival=True)
     id: str | None = None
     history_since = -math.inf
 
@@ -206,6 +206,9 @@ class MemoryStore:
 
     def note_node(self, node: Node) -> None:
         """Nothing: the process of this store ends with it."""
+
+    def others(self, identifier: str, since: float) -> bool:  # noqa: ARG002
+        return False
 
     def members(self, since: float) -> list[str]:  # noqa: ARG002  there is no other process
         return []

@@ -4,13 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from mercury.storage.sql.prepared import Prepared, among
-from mercury.storage.sql.schema import INVOKER_BUFFER, RMD_SEQUENCE, RMS_SEQUENCE
+from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, PAUSED_SERVICE, RMD_SEQUENCE, RMS_SEQUENCE
 from mercury.storage.sql.statements import Question
 
 BUFFERS = Prepared(select(INVOKER_BUFFER).where(among(INVOKER_BUFFER.c.sequence, "sequences")))
+#: The position of the newest row of all buffers.
+NEWEST = select(func.coalesce(func.max(INVOKER_MESSAGE.c.position), 0)).scalar_subquery()
+#: Locks buffers, in the order of all locks, and reads them.
+LOCKED_BUFFERS = Prepared(
+    select(INVOKER_BUFFER, NEWEST.label("newest"))
+    .where(among(INVOKER_BUFFER.c.sequence, "sequences"))
+    .order_by(INVOKER_BUFFER.c.sequence)
+    .with_for_update()
+)
+PAUSED = Prepared(select(PAUSED_SERVICE.c.service))
 RMDS = Prepared(select(RMD_SEQUENCE).where(among(RMD_SEQUENCE.c.identifier, "identifiers")))
 RMS_OF_KEYS = Prepared(
     select(RMS_SEQUENCE).where(among(RMS_SEQUENCE.c.key_id, "names")).order_by(RMS_SEQUENCE.c.position)
@@ -20,6 +30,22 @@ RMS_OF_KEYS = Prepared(
 def buffers(sequences: Collection[str]) -> Question:
     """The records of these buffers."""
     return BUFFERS, {"sequences": sorted(sequences)}
+
+
+def locked_buffers(sequences: Collection[str]) -> Question:
+    """The records of these buffers, locked, each with the position of the newest row as ``newest``."""
+    return LOCKED_BUFFERS, {"sequences": sorted(sequences)}
+
+
+def paused() -> Question:
+    """The services that are paused."""
+    return PAUSED, {}
+
+
+def behind_locks(read: Collection[str], delivered: Collection[str]) -> list[Question]:
+    """What is read behind the locks of destination sequences; see `RMDSequenceManager.lock`."""
+    questions = [buffers(read)] if read else []
+    return [*questions, locked_buffers(delivered), paused()] if delivered else questions
 
 
 def rmds(identifiers: Collection[str]) -> Question:

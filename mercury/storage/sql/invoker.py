@@ -16,6 +16,7 @@ from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sizes import ANY_BYTES
 from mercury.storage.sql import ahead
+from mercury.storage.sql.ahead import NEWEST
 from mercury.storage.sql.codec import inbound_message, inbound_values, invoker_record, invoker_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, among
@@ -24,7 +25,6 @@ from mercury.storage.sql.statements import Statements
 
 BUFFER, MESSAGE = INVOKER_BUFFER, INVOKER_MESSAGE
 IS_MESSAGE = MESSAGE.c.kind == InboundKind.MESSAGE.value
-NEWEST = select(func.coalesce(func.max(MESSAGE.c.position), 0)).scalar_subquery()
 
 LOW, HIGH = bindparam("low", type_=BigInteger), bindparam("high", type_=BigInteger)
 BETWEEN = and_(MESSAGE.c.number >= LOW, MESSAGE.c.number <= HIGH)
@@ -110,6 +110,8 @@ class SqlInvoker:
 
     def __init__(self, transaction: Statements) -> None:
         self._tx = transaction
+        #: The position of the newest row when `lock` read these buffers.
+        self._newest: dict[str, int] = {}
 
     def insert(self, *records: InvokerRecord) -> None:
         self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0} for record in records])
@@ -125,6 +127,20 @@ class SqlInvoker:
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
         rows = (row for part in chunks(sequences) for row in self._tx.read(*ahead.buffers(part)))
         return {row["sequence"]: invoker_record(row) for row in rows}
+
+    def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
+        new, found = self._tx.to_lock(INVOKER, list(sequences)), {}
+        for part in chunks(sorted(sequences)):
+            question = ahead.locked_buffers(part)
+            is_ahead = self._tx.is_ahead(question)
+            for row in self._tx.read(*question) if is_ahead else self._tx.read_locked(*question):
+                self._newest[row["sequence"]] = row["newest"]
+                found[row["sequence"]] = invoker_record(row)
+        self._tx.locked(INVOKER, new)
+        return found
+
+    def paused(self) -> frozenset[str]:
+        return frozenset(row["service"] for row in self._tx.read(*ahead.paused()))
 
     def expect(self, sequence: str, most: int, most_bytes: int = ANY_BYTES) -> None:
         part = {"sequences": [sequence], "most": most, "most_bytes": most_bytes}
@@ -211,6 +227,15 @@ class SqlInvoker:
             self._tx.update(BUFFER, "sequence", saved)
             self._tx.delete_naming(CONSUME_IN_ORDER, {"sequences": part})
         self._tx.locked(INVOKER, new)
+
+    def save_locked(self, records: Collection[InvokerRecord]) -> None:
+        saved = []
+        for record in records:
+            self._tx.require(INVOKER, record.sequence)
+            values = {"version": record.version + 1, "turn": self._newest[record.sequence]}
+            saved.append(invoker_values(record) | values)
+            self._wake_followers(record)
+        self._tx.update(BUFFER, "sequence", saved)
 
     def _wake_followers(self, record: InvokerRecord) -> None:
         """Wake the invoker if the sequence that follows one may be delivered now."""

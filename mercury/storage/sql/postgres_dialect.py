@@ -91,7 +91,9 @@ RESTORE_LIMIT = "select set_config('statement_timeout', current_setting('mercury
 class Postgres(Dialect):
     """PostgreSQL with psycopg: locks single rows; several processes may share the database."""
 
-    capabilities = Capabilities(durable=True, shared=True, notifies=True, last_resource=True, two_phase=True)
+    capabilities = Capabilities(
+        durable=True, shared=True, notifies=True, last_resource=True, two_phase=True, delivers_on_arrival=True
+    )
     name = "postgresql"
     single_writer = False
     remote = True

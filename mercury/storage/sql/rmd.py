@@ -89,12 +89,14 @@ class SqlRmd:
         self._known: dict[str, RmdRecord | None] = {}
         self._changed: dict[str, None] = {}
 
-    def lock(self, identifiers: Iterable[str], buffers: Collection[str] = ()) -> dict[str, RmdRecord]:
+    def lock(
+        self, identifiers: Iterable[str], buffers: Collection[str] = (), delivered: Collection[str] = ()
+    ) -> dict[str, RmdRecord]:
         wanted = list(dict.fromkeys(identifiers))
         locked = self._tx.to_lock(RMD, wanted)
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
         for part in chunks(missing):
-            ahead = [queries.buffers(buffers)] if buffers and len(part) == len(missing) else []
+            ahead = queries.behind_locks(buffers, delivered) if len(part) == len(missing) else []
             for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}, ahead):
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, locked)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, select
@@ -97,7 +98,8 @@ class SqlStore:
 
     @property
     def capabilities(self) -> Capabilities:
-        return self.dialect.capabilities
+        own = self.dialect.capabilities
+        return own if self.coordinator is None else replace(own, delivers_on_arrival=False)
 
     @property
     def id(self) -> str:
@@ -290,6 +292,10 @@ class SqlStore:
     def note_node(self, node: Node) -> None:
         with self.reading() as connection:
             nodes.note(self.dialect, connection, node)
+
+    def others(self, identifier: str, since: float) -> bool:
+        with self.reading() as connection:
+            return nodes.others(connection, identifier, since)
 
     def members(self, since: float) -> list[str]:
         with self.reading() as connection:

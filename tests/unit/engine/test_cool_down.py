@@ -13,6 +13,7 @@ from mercury.engine.delivery.invocation import InvocationWorker
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.worker import SourceWorker
 from mercury.errors import StorageError, TransientStorageError
+from mercury.storage.api import Capabilities
 from mercury.storage.claims import Claim
 from mercury.storage.outages import PAUSES, Outages
 from mercury.storage.records import SequenceKey
@@ -22,6 +23,8 @@ ERRORS = pytest.mark.parametrize("error", [TransientStorageError("refused"), Sto
 
 class Failing:
     """A store that still finds what is to be done, and fails when it is to be done."""
+
+    capabilities = Capabilities()
 
     def __init__(self, error: StorageError) -> None:
         self._error = error

@@ -1,0 +1,265 @@
+"""Delivers messages in the transaction that receives them, so that they are not stored in between (decision 92).
+
+Only what is simple is done like this: the next messages of sequences in order, exactly once, of services whose handlers
+are quick (`call_times`), while no other process on the store hosts services. What is not delivered is stored, as if
+this part did not exist, and `InvocationWorker` delivers it. If the transaction fails, its caller repeats it without
+this part.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import takewhile
+
+from mercury.engine.context import EngineContext
+from mercury.engine.cool_down import CoolDown
+from mercury.engine.delivery.calls import call_all
+from mercury.engine.delivery.response_backlog import is_within_share
+from mercury.engine.delivery.responses import Answer
+from mercury.engine.delivery.run import RUN_BYTES, DeliveryRun
+from mercury.engine.delivery.saving import end_responses, pass_messages, respond
+from mercury.engine.delivery.several import is_simple
+from mercury.engine.delivery.shared import SharedSavepoints
+from mercury.engine.delivery.turns import Turns
+from mercury.statemachine import events
+from mercury.statemachine.policy import AcknowledgeAt
+from mercury.storage.api import Transaction
+from mercury.storage.claims import Claim
+from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, RmdRecord, SequenceKey
+
+#: Seconds of calls after which the rest is stored: arrivals wait for their answers meanwhile.
+SECONDS = 0.05
+#: The most messages that wait in a buffer before those that arrive, and are delivered with them.
+MOST_BEFORE = 500
+#: Seconds for which arrivals wait for a thread that delivers from the buffer that they go to.
+PATIENCE = 0.02
+#: After a transaction that has failed, or a wait in vain, so many transactions only store.
+STORING_TURNS = 20
+
+
+class ArrivalDelivery:
+    """Delivers on arrival. Thread-safe.
+
+    :param turns: the buffers that threads of this process work on.
+    :param savepoints: which services' calls share savepoints, and how long they take.
+    :param cool_down: the buffers whose delivery has failed lately.
+    :param answer: called after the commit with responses that can leave on the connections of their requests.
+    """
+
+    def __init__(
+        self,
+        context: EngineContext,
+        turns: Turns,
+        savepoints: SharedSavepoints,
+        cool_down: CoolDown,
+        answer: Answer,
+    ) -> None:
+        self.context = context
+        self.turns = turns
+        self.savepoints = savepoints
+        self.cool_down = cool_down
+        able = context.store.capabilities
+        self._able = able.delivers_on_arrival and context.stage is None
+        #: Whether no other process on the store is known to host services: a transaction that is stopped in a handler
+        #: would keep the others from receiving messages of its sequences.
+        self.is_alone = not able.shared
+        self.answer = answer
+        #: The transactions that only store before the next one delivers.
+        self._storing = 0
+        self._mutex = threading.Lock()
+        #: The sequences of each transaction whose calls run now, and since when.
+        self._calling: dict[ArrivalRun, float] = {}
+
+    @contextmanager
+    def reserved(self, sequences: Mapping[str, str | None], now: float) -> Iterator[ArrivalRun | None]:
+        """Reserve the buffers of those of these sequences whose messages may be delivered in one transaction.
+
+        The transaction begins and ends within this context; ``None`` = it only stores.
+
+        :param sequences: the service of each.
+        """
+        times = self.savepoints.times
+        names = [name for name, service in sequences.items() if times.is_quick(service)] if self._may else []
+        if not names or self._only_stores():
+            yield None
+            return
+        if not self.turns.wait_for(names, PATIENCE) and len(names) == 1:
+            self._store_only()
+        with self.turns.alone(names) as mine:
+            taken = self.context.claims.take_all([f"invoker {name}" for name in mine], now) if mine else {}
+            claims = {name: claim for name in mine if (claim := taken.get(f"invoker {name}")) is not None}
+            if not claims:
+                yield None
+                return
+            run = ArrivalRun(self, claims, now)
+            try:
+                yield run
+            except Exception:
+                self._store_only()
+                raise
+            finally:
+                self.ended(run)
+            self.turns.served(run.delivered)
+
+    @property
+    def _may(self) -> bool:
+        return self._able and self.is_alone
+
+    def _only_stores(self) -> bool:
+        """Whether a transaction that begins now only stores."""
+        with self._mutex:
+            if not self._storing:
+                return False
+            self._storing -= 1
+            return True
+
+    def _store_only(self) -> None:
+        with self._mutex:
+            self._storing = STORING_TURNS
+
+    def began(self, run: ArrivalRun) -> None:
+        """Note that the calls of a transaction begin."""
+        with self._mutex:
+            self._calling[run] = self.context.claims.monotonic()
+
+    def ended(self, run: ArrivalRun) -> None:
+        """Note that the calls of a transaction, if it had any, have ended, and its locks too."""
+        with self._mutex:
+            self._calling.pop(run, None)
+
+    def late(self, seconds: float) -> frozenset[str]:
+        """The sequences of transactions whose calls have taken longer: what arrives of them would wait for a lock."""
+        if not self._calling:
+            return frozenset()
+        with self._mutex:
+            before = self.context.claims.monotonic() - seconds
+            return frozenset(name for run, began in self._calling.items() if began <= before for name in run.claims)
+
+
+class ArrivalRun:
+    """The delivery in one transaction of arrivals.
+
+    :param claims: on the buffers of these sequences, which are reserved.
+    """
+
+    def __init__(self, delivery: ArrivalDelivery, claims: Mapping[str, Claim], now: float) -> None:
+        self.claims = claims
+        self._delivery = delivery
+        self._context = delivery.context
+        self._now = now
+        #: The locked buffers, by sequence.
+        self.buffers: dict[str, InvokerRecord] = {}
+        #: The runs on the buffers that may be delivered from; those whose messages were passed to the application.
+        self._runs: dict[str, DeliveryRun] = {}
+        self._called: list[DeliveryRun] = []
+
+    @property
+    def delivered(self) -> list[str]:
+        """The sequences of which something was delivered."""
+        return [run.record.sequence for run in self._called]
+
+    @property
+    def keys(self) -> set[SequenceKey]:
+        """The keys that `respond` locks."""
+        rows = (row for run in self._called for row in run.responses)
+        return {row.channel.key for row in rows if row.channel.back_channel and not row.channel.plain}
+
+    def begin(self, tx: Transaction, requests: Mapping[str, RmdRecord]) -> frozenset[str]:
+        """Lock the buffers. Returns the sequences whose next messages `deliver` may take.
+
+        :param requests: the sequences as locked, before anything of the arrivals is in them.
+        """
+        self.buffers, paused = tx.invoker.lock(sorted(self.claims)), tx.invoker.paused()
+        behind: dict[str, int] = {}
+        for name, record in self.buffers.items():
+            request = requests.get(name)
+            if request is None or record.service in paused or not self._is_simple(record, request):
+                continue
+            waiting = request.machine.received.count - record.machine.passed.count
+            if waiting != request.machine.received.first_missing() - record.machine.next or waiting > MOST_BEFORE:
+                continue
+            if waiting:
+                behind[name] = waiting
+            policy = self._context.application.policy(record.service)
+            self._runs[name] = DeliveryRun(record, request, policy, now=self._now)
+        if behind:
+            self._read(tx, behind)
+        return frozenset(self._runs)
+
+    def _is_simple(self, record: InvokerRecord, request: RmdRecord) -> bool:
+        """Whether a buffer has nothing that a run on it alone has to settle."""
+        context = self._context
+        if record.service is None or request.machine.final or request.machine.tombstone or record.follows is not None:
+            return False
+        services = context.application.services()
+        if services is not None and record.service not in services:
+            return False
+        if record.retry_at is not None or self._delivery.cool_down.has_failed(record.sequence):
+            return False
+        quick = self._delivery.savepoints.times.is_quick(record.service)
+        return quick and is_simple(context, record, self._now)
+
+    def _read(self, tx: Transaction, behind: Mapping[str, int]) -> None:
+        """Read what waits in buffers: it comes before what arrives."""
+        parts = tx.invoker.parts(behind, MOST_BEFORE, RUN_BYTES)
+        for name, waiting in behind.items():
+            part = parts.get(name)
+            if part is None or part.markers or len(part.messages) != waiting or not _are_whole(part.messages.values()):
+                del self._runs[name]
+                continue
+            run = self._runs[name]
+            run.rows = dict(part.messages)
+            for number, message in sorted(part.messages.items()):
+                run.drop(run.record.machine.handle(events.MessageBuffered(number=number, last=message.last)))
+
+    def deliver(self, tx: Transaction, rows: list[InboundMessage]) -> list[InboundMessage]:
+        """Call the application for what can be delivered now, and save that. Returns the rows that are left to store.
+
+        :param rows: of the arrivals.
+        """
+        stored = {name: len(run.rows) for name, run in self._runs.items()}
+        for row in rows:
+            run = self._runs.get(row.sequence)
+            if run is not None and row.kind is InboundKind.MESSAGE:
+                run.rows[row.number] = row
+                run.drop(run.record.machine.handle(events.MessageBuffered(number=row.number, last=row.last)))
+        runs = [run for run in self._runs.values() if self._plan(tx, run)]
+        if not runs:
+            return rows
+        monotonic = self._context.claims.monotonic
+        self._delivery.began(self)
+        until = monotonic() + SECONDS
+        call_all(self._context, runs, tx, self._now, self._delivery.savepoints, lambda: monotonic() >= until)
+        self._called = [run for run in runs if run.consumed or run.failure is not None]
+        for run in self._called:
+            tx.guard(self.claims[run.record.sequence])
+            run.drop(run.record.machine.handle(events.Delivered(tuple(run.consumed))))
+            passed = pass_messages(self._context, tx, run, self._now)
+            if run.request is not None and run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
+                ranges = tuple((number, number) for number in passed)
+                run.request.machine.handle(events.Consumed(ranges), self._now, run.policy)
+        with_rows = [run.record for run in self._called if stored[run.record.sequence]]
+        if with_rows:
+            tx.invoker.save_in_order(with_rows)
+        tx.invoker.save_locked([run.record for run in self._called if not stored[run.record.sequence]])
+        gone = {(run.record.sequence, number) for run in self._called for number in run.consumed}
+        return [row for row in rows if row.kind is not InboundKind.MESSAGE or (row.sequence, row.number) not in gone]
+
+    def _plan(self, tx: Transaction, run: DeliveryRun) -> bool:
+        """Choose the messages of a run. ``False`` = there are none."""
+        numbers = run.record.machine.releasable()
+        run.messages = list(takewhile(lambda row: _are_whole([row]), (run.rows[number] for number in numbers)))
+        return bool(run.messages) and not run.dropped and is_within_share(self._context, tx, run, self._now)
+
+    def respond(self, tx: Transaction) -> None:
+        """Store the responses; the keys that they go to (`keys`) are locked."""
+        for run in self._called:
+            respond(self._context, tx, run, self._now, self._delivery.answer)
+            end_responses(self._context, tx, run, self._now)
+
+
+def _are_whole(messages: Iterable[InboundMessage]) -> bool:
+    """Whether messages are not damaged, and have all their content with them."""
+    return not any(message.damaged or message.attachments is not None for message in messages)
