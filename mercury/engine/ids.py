@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 import uuid
 from typing import Protocol
 
@@ -18,10 +18,10 @@ class Ids(Protocol):
 
 
 class RandomIds:
-    """UUIDs of version 4, and the operating system's randomness."""
+    """UUIDs of version 4, and random numbers that no secret depends on."""
 
     def __init__(self) -> None:
-        self._random = secrets.SystemRandom()
+        self._random = random.Random()  # noqa: S311 - it spreads retransmissions
 
     def new(self) -> str:
         return f"urn:uuid:{uuid.uuid4()}"

@@ -35,19 +35,28 @@ def peer_of(scope: Scope) -> str:
 
 
 def fields_of(message: HttpMessage, challenge: str | None = None) -> list[tuple[str, str]]:
+    """The header fields of an answer; see `fields_for`."""
+    return fields_for(message.status, message.content_type, len(message.body), message.store, challenge)
+
+
+def fields_for(
+    status: int, content_type: str, length: int, store: str | None, challenge: str | None
+) -> list[tuple[str, str]]:
     """The header fields of an answer.
 
+    :param length: of its body, in bytes.
+    :param store: the id of the store that answers; ``None`` = it is not stated.
     :param challenge: the value of WWW-Authenticate.
     """
-    headers = [("content-length", str(len(message.body)))]
-    if message.body:
-        headers.append(("content-type", message.content_type))
-    if message.status in (408, 413):
+    headers = [("content-length", str(length))]
+    if length:
+        headers.append(("content-type", content_type))
+    if status in (408, 413):
         headers.append(("connection", "close"))
-    if message.status == 503:
+    if status == 503:
         headers.append(("retry-after", "1"))
-    if message.store is not None:
-        headers.append(("mercury-store", message.store))
+    if store is not None:
+        headers.append(("mercury-store", store))
     if challenge is not None:
         headers.append(("www-authenticate", challenge))
     return headers

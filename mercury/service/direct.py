@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from uvicorn.config import Config
@@ -21,7 +22,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from mercury.engine.runtime.body_pieces import BodyPieces
-from mercury.service.asgi import App, Scope, fields_of, headers_of
+from mercury.service.asgi import App, Scope, fields_for, headers_of
 from mercury.service.endpoint import SMALL, Endpoint
 from mercury.service.flow import AnswerTransport
 from mercury.service.host import SoapApplication
@@ -97,17 +98,10 @@ class DirectExchange:
         """
         if self.is_over:
             return
-        fields = fields_of(message, challenge)
-        if ("connection", "close") in fields:
-            self.keep_alive = False
-        elif not self.keep_alive:
-            fields.append(("connection", "close"))
-        head = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
-        for name, value in head:
-            if HEADER_VALUE_RE.search(value):
-                raise ValueError(f"no value of the header field {name.decode()}: {value[:80]!r}")
+        about = (message.status, message.content_type, len(message.body), message.store, challenge)
+        fields, self.keep_alive = _written(about, self.keep_alive)
         self.response_started = self.response_complete = True
-        self._protocol.write_answer(self, message.status, head, message.body)
+        self._protocol.write_answer(self, message.status, fields, message.body)
 
     def go_on(self, app: App) -> None:
         """Let an ASGI application answer the request, which need not read it."""
@@ -117,6 +111,26 @@ class DirectExchange:
         """Cut the connection: the server stops. uvicorn calls this as it cancels the task of another request."""
         self.disconnected = True
         self._protocol.transport.abort()
+
+
+@lru_cache(maxsize=256)
+def _written(about: tuple[int, str, int, str | None, str | None], keep_alive: bool) -> tuple[bytes, bool]:
+    """The lines of the header fields of an answer, and whether the connection is kept after it. Most answers of a
+    server have the same.
+
+    :param about: the arguments of `fields_for`.
+    :param keep_alive: whether the connection may be kept.
+    """
+    fields = fields_for(*about)
+    if ("connection", "close") in fields:
+        keep_alive = False
+    elif not keep_alive:
+        fields.append(("connection", "close"))
+    lines = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in fields]
+    for name, value in lines:
+        if HEADER_VALUE_RE.search(value):
+            raise ValueError(f"no value of the header field {name.decode()}: {value[:80]!r}")
+    return b"".join(b"%b: %b\r\n" % line for line in lines), keep_alive
 
 
 class DirectProtocol(HttpToolsProtocol):
@@ -262,12 +276,13 @@ class DirectProtocol(HttpToolsProtocol):
 
     # --- answering -------------------------------------------------------------------------------------------------
 
-    def write_answer(
-        self, exchange: DirectExchange, status: int, fields: list[tuple[bytes, bytes]], body: bytes
-    ) -> None:
-        """Write the answer to a direct request at once, and go on with the next request."""
-        head = [b"%b: %b\r\n" % field for field in (*self.server_state.default_headers, *fields)]
-        self.transport.write(b"%b%b\r\n%b" % (STATUS_LINE[status], b"".join(head), body))
+    def write_answer(self, exchange: DirectExchange, status: int, fields: bytes, body: bytes) -> None:
+        """Write the answer to a direct request at once, and go on with the next request.
+
+        :param fields: the lines of its header fields.
+        """
+        before = [b"%b: %b\r\n" % field for field in self.server_state.default_headers]
+        self.transport.write(b"%b%b%b\r\n%b" % (STATUS_LINE[status], b"".join(before), fields, body))
         self.tasks.discard(exchange)
         if not exchange.keep_alive:
             self.hang_up()
