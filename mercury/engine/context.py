@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mercury.engine.appended import AppendedKeys
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.cool_down import RecentRefusals
 from mercury.engine.endpoint_errors import EndpointErrors
@@ -70,6 +71,8 @@ class EngineContext:
     copies_log: LogLimiter = field(default_factory=_once_a_minute)
     #: Counts, by peer, sequences that expired unused and were forgotten.
     expired: Expired = field(init=False)
+    #: Source sequences to which commits have appended messages.
+    appended: AppendedKeys = field(default_factory=AppendedKeys)
     #: Encodes the messages of sequences and the acknowledgements.
     prepared: PreparedEnvelopes = field(default_factory=PreparedEnvelopes)
     #: Limits on messages a second; ``None`` = there are none.

@@ -162,7 +162,7 @@ class Node:
         }
         engine.note_others(isinstance(self.store, SharedMemoryNodeStore))
         run = ProcessRun(engine, store, application, workers, woken=set(Topic))
-        store.listen(lambda topics: self._committed(run, topics))
+        store.listen(lambda topics: self._committed(run, topics), keys=engine.source.appended.announce)
         engine.invocation.answer = run.held_exchanges.release
         self._run = run
         self.up = True

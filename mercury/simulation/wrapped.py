@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
-from mercury.storage.api import Capabilities, CommitListener, StorageManager, Topic, Transaction
+from mercury.storage.api import Capabilities, CommitListener, KeyListener, StorageManager, Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
@@ -133,8 +133,10 @@ class WrappedStore:
     def forget_node(self, identifier: str) -> None:
         self.inner.forget_node(identifier)
 
-    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
-        self.inner.listen(listener, others)
+    def listen(
+        self, listener: CommitListener, others: CommitListener | None = None, keys: KeyListener | None = None
+    ) -> None:
+        self.inner.listen(listener, others, keys)
 
     def close(self) -> None:
         self.inner.close()

@@ -66,6 +66,9 @@ class Topic(HashedEnum):
 
 #: Called after commits, with the kinds of work that they caused.
 CommitListener: TypeAlias = Callable[[frozenset[Topic]], None]
+#: Called after commits with work for source sequences, with the digests of the only keys that have it; with none if
+#: they are not known.
+KeyListener: TypeAlias = Callable[[frozenset[str]], None]
 
 
 class LockOrderError(AssertionError):
@@ -376,9 +379,11 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Prot
         """When the earliest work of each kind is due, by one query; a kind without work is missing. The filter excludes
         work that another owner has a claim on at ``now``."""
 
-    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
-        """Call ``listener`` after each commit of this process that made work, and ``others`` after such commits of
-        other processes. Both must not block."""
+    def listen(
+        self, listener: CommitListener, others: CommitListener | None = None, keys: KeyListener | None = None
+    ) -> None:
+        """Call ``listener`` after each commit that made work, and then ``others`` if it was one of another process;
+        ``keys`` before both if the work is `Topic.RMS`. None of them may block."""
 
     def close(self) -> None:
         """Release all resources. A store cannot be used afterwards."""

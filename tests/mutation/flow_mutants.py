@@ -304,6 +304,27 @@ FLOW = (
         test="tests/storage/test_lone.py::test_a_message_whose_acknowledgement_is_lost_is_due_again",
     ),
     Mutant(
+        "a turn that has failed is forgotten",
+        (Change("mercury.engine.source.worker:SourceWorker.run_once", "self.appended.search()", "pass"),),
+        test="tests/unit/engine/test_appended.py::test_work_that_a_turn_could_not_do_is_found_by_the_next_one",
+    ),
+    Mutant(
+        "other work of a commit that names a key",
+        (Change("mercury.storage.sql.new_work:NewWork.of", "Topic.RMS not in topics and ", ""),),
+        test="tests/unit/storage/test_new_work.py::test_keys_are_named_only_if_nothing_else_is_due",
+    ),
+    Mutant(
+        "messages gather for as long as nothing is acknowledged",
+        (
+            Change(
+                "mercury.engine.appended:AppendedKeys.take",
+                "now < each.until <= now + GATHERED",
+                "each.until > 0",
+            ),
+        ),
+        test="tests/unit/engine/test_appended.py::test_messages_do_not_gather_for_long_if_no_acknowledgement_comes",
+    ),
+    Mutant(
         "a window is refilled without the claim",
         (Change("mercury.engine.source.worker:SourceWorker.refill", "tx.guard(claim)", "pass"),),
         test="tests/storage/test_refill.py::test_a_claim_that_another_process_has_taken_costs_no_acknowledgement",

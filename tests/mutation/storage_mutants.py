@@ -389,8 +389,8 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.notify:Notifier._together",
-                "self._topics.put(None)\n                return topics",
-                "return frozenset()",
+                "self._waiting.put(None)\n                return work",
+                "return NewWork()",
             ),
         ),
         test="tests/storage/test_clock_and_notification.py::test_a_store_that_is_closed_right_after_a_commit_has_notified",

@@ -14,7 +14,7 @@ from mercury import Mercury
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.opening import open_sql_store, open_store
-from mercury.testing.contract.builders import inbound, row
+from mercury.testing.contract.builders import KEY, inbound, row
 from tests.acceptance.processes import eventually
 
 from .shop import Order, Shop, settings
@@ -75,6 +75,20 @@ def test_a_commit_notifies_another_process_without_polling(stores: list[StorageM
         tx.rms.append(row("message"))
     assert heard.wait(10)
     assert frozenset((Topic.RMS,)) in told
+
+
+def test_a_notification_names_the_key_that_a_message_was_appended_to(stores: list[StorageManager]) -> None:
+    first, second = stores
+    said: list[frozenset[str]] = []
+    second.listen(lambda _: None, keys=said.append)
+
+    def tells() -> bool:
+        with first.transaction() as tx:
+            tx.rms.append(row(str(uuid.uuid4())))
+        return bool(said)
+
+    eventually(tells, "it is notified")
+    assert said[0] == frozenset((KEY.digest,))
 
 
 def test_a_store_that_is_closed_right_after_a_commit_has_notified(stores: list[StorageManager]) -> None:

@@ -18,7 +18,7 @@ from mercury.storage.sql.schema import RMS_KEY
 from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import row
 
-from .pair import Pair, Side
+from .pair import Pair, Side, channel
 from .round_trips import Relay, relay
 
 NOW = 1_800_000_000.0
@@ -70,6 +70,22 @@ def test_a_lone_message_at_its_source(far: tuple[SqlStore, Relay]) -> None:
     assert sent == [3], "BEGIN, the application's statement; the message, the commit and the notification"
     assert transmitted == [3], "what is due; the locks and the rows under them; the changes and the commit"
     assert acknowledged == [3], "the locks and the rows under them; how many rows are deleted; the commit"
+
+
+def test_a_lone_message_whose_commit_has_named_its_key(far: tuple[SqlStore, Relay]) -> None:
+    store, between = far
+    pair = Pair(store, MemoryStore())
+    for number in range(3):
+        pair.send([f"before {number}"])
+        pair.run(NOW)
+    source = pair.client.engine.source
+    source.run_once(NOW)
+    pair.send(["lone"])
+    with between.counted() as transmitted:
+        source.appended.announce({channel().key.digest})
+        step = source.run_once(NOW)
+    assert [post.number for post in step.posts] == [4]
+    assert transmitted == [2], "the locks and the rows under them; the changes and the commit"
 
 
 def test_a_lone_message_at_its_destination(far: tuple[SqlStore, Relay]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import assert_never
 
 from mercury.engine.context import EngineContext
@@ -30,6 +31,7 @@ from mercury.statemachine.messages import (
     TerminateSequence,
     TerminateSequenceResponse,
 )
+from mercury.storage.records import RmsRecord
 from mercury.wire.envelope import MessageBatch, Payload
 
 
@@ -108,7 +110,18 @@ def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: Sequ
         # RM-ACK-05: resend at once, but only once: a destination may repeat its Nacks. Then the usual pauses apply.
         batch.tx.rms.resend(record, acknowledgement.nacks, batch.now, most_attempts=1)
         record.due = batch.now
+    if not record.machine.in_flight:
+        _take_along(batch, record)
     return problems
+
+
+def _take_along(batch: Batch, record: RmsRecord) -> None:
+    """Send what was appended to a key meanwhile in the transaction of the acknowledgement."""
+    appended, key = batch.context.appended, record.channel.key
+    if appended.has(key):
+        record.due = batch.now
+    else:
+        batch.tx.after_commit(partial(appended.acknowledged, key))
 
 
 def _ack_wanted(batch: Batch, exchange: InboundExchange, identifier: str, *, standalone: bool) -> list[Fault]:

@@ -48,6 +48,10 @@ class HeldExchanges:
         self._missing: dict[str, tuple[int, float | None]] = {}
         self._log_limiter = LogLimiter(1, LOG_INTERVAL)
 
+    def __bool__(self) -> bool:
+        """Whether any exchange is held."""
+        return bool(self._held)
+
     @contextmanager
     def storing(self) -> Iterator[None]:
         """A context around storing requests and holding their exchanges: responses committed meanwhile are kept for

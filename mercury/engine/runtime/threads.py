@@ -110,7 +110,7 @@ class Runtime:
             Topic.RMD: self._pool(["mercury-rmd"], engine.destination, rare),
             Topic.INVOKER: self._pool(invokers, engine.invocation, rare),
         }
-        scout = WorkScout(engine.work_due, lambda topic: self._pools[topic].wake(), settings.poll)
+        scout = WorkScout(engine.work_due, self._found, settings.poll)
         self._all_pools = [*self._pools.values(), self._pool(["mercury-scout"], scout)]
         self._all_pools.append(self._pool(["mercury-clock"], engine.clock, CLOCK_POLL_INTERVAL))
         if retention is not None:
@@ -145,12 +145,13 @@ class Runtime:
         self.endpoint_errors = engine.endpoint_errors
         self._posting = Posting(engine, transport, settings.senders, clock, self._deliver)
         self._senders = self._posting.pools
+        engine.source.appended.wake = self._pools[Topic.RMS].wake
         engine.source.is_in_flight = self._senders.is_in_flight
         engine.invocation.answer = self.held_exchanges.release
         engine.invocation.more = self._pools[Topic.INVOKER].wake_one
         durable = "nothing of it is kept, and it is handled again at the next start, or by another process on the store"
         self._becomes = durable if store.capabilities.durable else "and lost with the store, which is in memory"
-        store.listen(self._committed, self._others_committed)
+        store.listen(self._committed, self._others_committed, engine.source.appended.announce)
 
     def _pool(self, names: list[str], worker: Worker, poll: float | None = None) -> WorkerPool:
         return WorkerPool(names, worker, self.turn, poll or self._settings.poll, self._clock, self._engine.outages)
@@ -265,7 +266,7 @@ class Runtime:
         """Handle arrivals in one transaction and pass their answers on."""
         others = self._others
         answers = self._answers([arrival for arrival, _ in waiting])
-        if others != self._others:
+        if others != self._others and self.held_exchanges:
             self._held.wake()  # the worker may have polled before the exchanges were held
         self._senders.stored([arrival.request for arrival, _ in waiting if arrival.request is not None])
         for (_, on_answer), answer in zip(waiting, answers, strict=True):
@@ -319,6 +320,11 @@ class Runtime:
         self.held_exchanges.release(step.responses)
         return step
 
+    def _found(self, topic: Topic) -> None:
+        if topic is Topic.RMS:
+            self._engine.source.appended.search()
+        self._pools[topic].wake()
+
     def _committed(self, topics: frozenset[Topic]) -> None:
         for topic in topics:
             self._pools[topic].wake()
@@ -326,4 +332,5 @@ class Runtime:
     def _others_committed(self, topics: frozenset[Topic]) -> None:
         if Topic.RMS in topics:
             self._others += 1
-            self._held.wake()
+            if self.held_exchanges:  # one that is held from now on looks at the count
+                self._held.wake()

@@ -60,6 +60,8 @@ class KeyWork:
         self.owner = ""  #: That this turn counts for (`RmsRecord.owner`).
         self.bytes = 0  #: Of the bodies that were read.
         self.due: float | None = None  #: When the key is due next, after its work.
+        self.holds_rows = True  #: Messages that are appended to the key after its work get no numbers at once.
+        self.gathers = False  #: They may wait until what is on its way is acknowledged.
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
 
@@ -103,6 +105,8 @@ class KeyWork:
             if numbering.leaves_rows and record is records[-1]:
                 record.due = self.now  # nothing may follow the transaction of an acknowledgement
             save_rms(tx, record)
+        self.holds_rows = any(record.holds_rows for record in records)
+        self.gathers = any(each.batch_messages > 1 and each.machine.in_flight > 0 for each in records[-1:])
         self.due = min((record.due for record in records if record.due is not None), default=None)
 
     def _is_stalled(self, tx: Transaction, record: RmsRecord) -> bool:

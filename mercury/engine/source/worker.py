@@ -51,6 +51,8 @@ class SourceWorker:
         self._since = -math.inf
         #: The owner that was served last (`RmsRecord.owner`).
         self._last = ""
+        #: Where commits say to which keys they have appended messages.
+        self.appended = context.appended
         #: Whether the message with this number of a sequence is being posted, or waits to be.
         self.is_in_flight: IsInFlight = _never
 
@@ -59,23 +61,29 @@ class SourceWorker:
         # A clock that was set back would ask after each answer.
         self._since = now if self._since == -math.inf else min(self._since, now)
         step = Step()
-        most = min(self._context.settings.sequence_batch, TURN)
-        if self._work_filter.after != self._last:
-            self._work_filter = replace(self._work_filter, after=self._last)
-        keys, step.more = self._found.next(now, most)
-        with self._mutex:  # those that are due now are among the keys, or more are due
-            self._planned = {key: due for key, due in self._planned.items() if due > now}
+        try:
+            self._turn(step, now)
+        finally:
+            if not step.drained:
+                self.appended.search()
+        return step
+
+    def _turn(self, step: Step, now: float) -> None:
+        keys = self._keys(step, now)
         step.due = self._next_planned
         ready = [key for key in keys if not self._cool_down.waits(str(key), now)]
         taken = self._context.claims.take_all([f"rms {key.digest}" for key in ready], now)
         claims = {key: claim for key in ready if (claim := taken.get(f"rms {key.digest}")) is not None}
+        for key in ready:
+            if key not in claims:
+                self.appended.forget(key)
         if len(claims) > 1:
             done = self._together(claims, now)
             if done is not None:
                 step.add(done)
                 step.more = step.more or done.progress < len(claims)
                 step.drained = not step.more and len(claims) == len(keys)
-                return step
+                return
             step.more = step.more or len(claims) > ALONE
         worked = 0
         for key, claim in islice(claims.items(), ALONE):
@@ -92,7 +100,22 @@ class SourceWorker:
                 log.exception("a sequence cannot be worked on", extra={"key": str(key)})
                 self._cool_down.add(str(key), now)
         step.drained = not step.more and worked == len(keys)
-        return step
+
+    def _keys(self, step: Step, now: float) -> Sequence[SequenceKey]:
+        """The keys to work on. The store is searched for them unless the commits since the last turn have named all."""
+        with self._mutex:
+            planned = min(self._planned.values(), default=None)
+        appended = self.appended.take(now)
+        if appended is not None and (planned is None or planned > now):
+            step.more = False
+            return appended
+        most = min(self._context.settings.sequence_batch, TURN)
+        if self._work_filter.after != self._last:
+            self._work_filter = replace(self._work_filter, after=self._last)
+        keys, step.more = self._found.next(now, most)
+        with self._mutex:  # those that are due now are among the keys, or more are due
+            self._planned = {key: due for key, due in self._planned.items() if due > now}
+        return keys
 
     def _find(self, now: float, limit: int) -> list[SequenceKey]:
         return self._context.store.due_rms(now, limit, self._work_filter)
@@ -114,13 +137,14 @@ class SourceWorker:
             for key, claim in current.items()
             if claim is not None and not self._cool_down.waits(str(key), now)
         }
+        self.appended.take_of(claims)
         if len(claims) > ALONE:
             tx.rms.read_ahead(claims)
         for key, claim in claims.items():
             tx.guard(claim)
             work = KeyWork(self._context, key, now, self._process)
             work.do(tx)
-            tx.after_commit(partial(self.planned, {key: work.due}))
+            tx.after_commit(partial(self._done, work))
             step.add(work.step)
         return step
 
@@ -133,14 +157,25 @@ class SourceWorker:
                 else:
                     self._planned.pop(key, None)
 
+    def _done(self, work: KeyWork) -> None:
+        """Note what is known of a key after the commit of the work on it."""
+        self.planned({work.key: work.due})
+        if work.holds_rows:
+            self.appended.forget(work.key)
+        else:
+            self.appended.worked(work.key, work.now, gathers=work.gathers)
+
     def _next_planned(self) -> float | None:
+        gathers = self.appended.due()
         with self._mutex:
-            return min(self._planned.values(), default=None)
+            planned = min(self._planned.values(), default=gathers)
+        return planned if gathers is None or planned is None else min(planned, gathers)
 
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None:
         """A transaction with `refill` of these keys failed: their claims may be lost."""
         for key in keys:
             self._context.claims.forget(f"rms {key.digest}")
+        self.appended.search()  # what was appended to them may have been taken
 
     @property
     def _process(self) -> ThisProcess:
@@ -148,7 +183,8 @@ class SourceWorker:
 
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""
-        return self._context.store.next_due(Topic.RMS, self._work_filter)
+        gathers = self.appended.due()  # to the store they are due now
+        return self._context.store.next_due(Topic.RMS, self._work_filter) if gathers is None else gathers
 
     def _together(self, claims: Mapping[SequenceKey, Claim], now: float) -> Step | None:
         """Work on several keys in one transaction. ``None`` = it has failed, and each key gets one of its own."""
@@ -175,7 +211,7 @@ class SourceWorker:
                     break
                 tx.guard(claims[work.key])
                 work.do(tx)
-                tx.after_commit(partial(self.planned, {work.key: work.due}))
+                tx.after_commit(partial(self._done, work))
                 step.add(work.step)
                 size += work.bytes
                 last = work.owner
@@ -194,7 +230,7 @@ class SourceWorker:
             tx.guard(claim)
             work.do(tx)
         self._last = work.owner
-        self.planned({work.key: work.due})
+        self._done(work)
         self._tell_stalled(work.step)
         return work.step
 

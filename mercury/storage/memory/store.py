@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mercury.errors import Conflict, NotActive, StorageError
-from mercury.storage.api import Capabilities, CommitListener, Topic
+from mercury.storage.api import Capabilities, CommitListener, KeyListener, Topic
 from mercury.storage.claims import ACTIVE_MEMBER, INACTIVE, SUSPENDED, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
@@ -46,7 +46,8 @@ class MemoryStore:
         #: The claim of `guard_all`.
         self.guarded_by: Claim | None = None
         self._epoch = 0
-        self._listeners: list[Callable[[frozenset[Topic]], None]] = []
+        self._listeners: list[CommitListener] = []
+        self._for_keys: list[KeyListener] = []
         self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._closed = False
 
@@ -58,8 +59,14 @@ class MemoryStore:
     def join(self, work: object) -> AbstractContextManager[MemoryTransaction]:
         raise no_database(type(work).__name__)
 
-    def notify(self, topics: frozenset[Topic]) -> None:
-        """Call the listeners: a commit has caused work."""
+    def notify(self, topics: frozenset[Topic], keys: frozenset[str] = frozenset()) -> None:
+        """Call the listeners: a commit has caused work.
+
+        :param keys: as for `KeyListener`.
+        """
+        if Topic.RMS in topics:
+            for of_keys in self._for_keys:
+                of_keys(keys)
         for listener in self._listeners:
             listener(topics)
 
@@ -221,12 +228,20 @@ class MemoryStore:
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:  # noqa: ARG002  no other process
+    def listen(
+        self,
+        listener: CommitListener,
+        others: CommitListener | None = None,  # noqa: ARG002  there is no other process
+        keys: KeyListener | None = None,
+    ) -> None:
         self._listeners.append(listener)
+        if keys is not None:
+            self._for_keys.append(keys)
 
     def close(self) -> None:
         self._closed = True
         self._listeners.clear()
+        self._for_keys.clear()
 
     def crashed(self) -> MemoryStore:
         """A new store with a copy of the committed state: what a durable store would have after a crash."""

@@ -47,8 +47,8 @@ class StoreParts(Protocol):
         :raises NotActive: the claim that the transaction began under is lost.
         """
 
-    def notify(self, topics: frozenset[Topic]) -> None:
-        """Call the listeners: a commit has caused work."""
+    def notify(self, topics: frozenset[Topic], keys: frozenset[str]) -> None:
+        """Call the listeners: a commit has caused work; for source sequences only with these keys, if there are any."""
 
 
 class MemoryTransaction:
@@ -87,7 +87,7 @@ class MemoryTransaction:
             for action in self._after_commit:
                 action()
         if topics:
-            self.store.notify(topics)
+            self.store.notify(topics, self._appended_only())
 
     # Each manager is made when it is first used: most transactions use one or two kinds.
 
@@ -169,6 +169,13 @@ class MemoryTransaction:
 
     def after_commit(self, action: Callable[[], None]) -> None:
         self._after_commit.append(action)
+
+    def _appended_only(self) -> frozenset[str]:
+        """The digests of the keys to which messages were appended, if nothing else of source sequences was changed."""
+        rms = self._rms
+        if rms is None or any((*rms.changed_rows.values(), *rms.changed_records.values())):
+            return frozenset()
+        return frozenset(message.channel.key.digest for message in rms.appended)
 
     def _commit(self) -> frozenset[Topic]:
         topics: set[Topic] = set()

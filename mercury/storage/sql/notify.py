@@ -23,6 +23,7 @@ from sqlalchemy import URL
 
 from mercury.storage.api import Topic
 from mercury.storage.outages import OUTAGE_PAUSES
+from mercury.storage.sql.new_work import NewWork
 
 log = logging.getLogger("mercury.storage")
 
@@ -33,14 +34,14 @@ NOTIFICATION_WINDOW = 0.01
 #: Seconds between two checks of the waiting thread whether it must end.
 POLL_INTERVAL = 0.5
 
-OnNotification = Callable[[frozenset[Topic]], None]
+OnNotification = Callable[[NewWork], None]
 
 
 class Notifier:
     """Sends and receives notifications of one store. Each thread starts at its first use.
 
     :param url: the store's PostgreSQL database.
-    :param notify: called with the kinds of work that other processes have committed.
+    :param notify: called with the work that commits of other processes have made.
     """
 
     def __init__(self, url: URL, notify: OnNotification) -> None:
@@ -49,7 +50,7 @@ class Notifier:
         _, self._address = url.get_dialect()().create_connect_args(url)
         self._on_notification = notify
         self._me = uuid.uuid4().hex[:12]
-        self._topics: queue.SimpleQueue[frozenset[Topic] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[NewWork | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._mutex = threading.Lock()
         self._sender: threading.Thread | None = None
@@ -57,18 +58,18 @@ class Notifier:
         #: The time of the last notification on the monotonic clock, in seconds.
         self._sent = 0.0
 
-    def claim(self, topics: frozenset[Topic]) -> str | None:
+    def claim(self, work: NewWork) -> str | None:
         """The statement that notifies the other processes, which the caller executes now; ``None`` = another
-        notification was sent a moment ago, and these topics are to be passed to `send`."""
+        notification was sent a moment ago, and this work is to be passed to `send`."""
         with self._mutex:
             if self._closing.is_set() or time.monotonic() < self._sent + NOTIFICATION_WINDOW:
                 return None
             self._sent = time.monotonic()
-        return f"notify {CHANNEL}, '{self._payload(topics)}'"
+        return f"notify {CHANNEL}, '{self._payload(work)}'"
 
-    def send(self, topics: frozenset[Topic]) -> None:
+    def send(self, work: NewWork) -> None:
         """Notify the other processes. Returns immediately; `close` and the end of the process wait for what is sent."""
-        self._topics.put(topics)
+        self._waiting.put(work)
         with self._mutex:
             if self._sender is None and not self._closing.is_set():
                 self._sender = threading.Thread(target=self._send, name="mercury-notify", daemon=True)
@@ -93,7 +94,7 @@ class Notifier:
 
     def _end_sender(self) -> None:
         self._closing.set()
-        self._topics.put(None)
+        self._waiting.put(None)
         with self._mutex:  # a thread that is made at this moment is started first: no other can be joined
             sender = self._sender
         if sender is not None and sender is not threading.current_thread():
@@ -106,12 +107,12 @@ class Notifier:
         connection: psycopg.Connection | None = None
         failures = 0
         while True:
-            topics = self._together()
-            if not topics:
+            work = self._together()
+            if not work:
                 break
             try:
                 connection = connection or self._connect()
-                connection.execute("select pg_notify(%s, %s)", (CHANNEL, self._payload(topics)))
+                connection.execute("select pg_notify(%s, %s)", (CHANNEL, self._payload(work)))
                 failures = 0
             except psycopg.Error as error:
                 log.debug("a notification was not sent, other processes will poll: %s", error)
@@ -123,26 +124,26 @@ class Notifier:
         if connection is not None:
             connection.close()
 
-    def _payload(self, topics: frozenset[Topic]) -> str:
-        return f"{self._me}:{','.join(sorted(topic.value for topic in topics))}"
+    def _payload(self, work: NewWork) -> str:
+        return f"{self._me}:{work.text()}"
 
-    def _together(self) -> frozenset[Topic]:
-        """The topics to send next; none when the thread must end."""
-        topics = self._topics.get()
-        if topics is None:
-            return frozenset()
+    def _together(self) -> NewWork:
+        """The work to announce next; none when the thread must end."""
+        work = self._waiting.get()
+        if work is None:
+            return NewWork()
         self._closing.wait(max(0.0, self._sent + NOTIFICATION_WINDOW - time.monotonic()))
         with self._mutex:
             self._sent = time.monotonic()
         while True:
             try:
-                more = self._topics.get_nowait()
+                more = self._waiting.get_nowait()
             except queue.Empty:
-                return topics
+                return work
             if more is None:  # after these the thread ends
-                self._topics.put(None)
-                return topics
-            topics |= more
+                self._waiting.put(None)
+                return work
+            work |= more
 
     def _listen(self) -> None:
         interrupted, failures = False, 0
@@ -152,7 +153,7 @@ class Notifier:
                     connection.execute(sql.SQL("listen {}").format(sql.Identifier(CHANNEL)))
                     failures = 0
                     if interrupted:
-                        self._on_notification(frozenset(Topic))  # for notifications that were missed meanwhile
+                        self._on_notification(NewWork(frozenset(Topic)))  # for notifications that were missed meanwhile
                     while not self._closing.is_set():
                         for notification in connection.notifies(timeout=POLL_INTERVAL):
                             self._received(notification.payload)
@@ -162,8 +163,7 @@ class Notifier:
                 self._closing.wait(OUTAGE_PAUSES.delay(failures, 0.0))
 
     def _received(self, payload: str) -> None:
-        sender, _, names = payload.partition(":")
-        known = {topic.value: topic for topic in Topic}
-        topics = frozenset(known[name] for name in names.split(",") if name in known)
-        if sender != self._me and topics:
-            self._on_notification(topics)
+        sender, _, text = payload.partition(":")
+        work = NewWork.read(text)
+        if sender != self._me and work:
+            self._on_notification(work)

@@ -77,9 +77,9 @@ class SqlRmsRows:
             rows = [outbound_values(message) for message in appended]
             bodies = [body_values(message, row) for message, row in zip(appended, rows, strict=True)]
             self._tx.insert_both(ROW, rows, BODY, bodies, marker)
-            numbered = all(message.number is not None for message in appended)
-            topics = self._tx.topics_elsewhere if numbered else self._tx.topics  # as for `number`
-            topics.add(Topic.RMS)
+            self._tx.appended_keys |= {each.channel.key.digest for each in appended if each.number is None}
+            if not self._tx.appended_keys:
+                self._tx.topics_elsewhere.add(Topic.RMS)  # as for `number`
         return bool(appended)
 
     def truncate(self, length: int) -> None:

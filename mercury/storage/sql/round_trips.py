@@ -289,14 +289,22 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._session
 
     def commit(self) -> None:
-        super().commit()
+        if not self._has_ended:
+            super().commit()
         self._settle()
 
     def rollback(self) -> None:
-        if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
-            self.session.doubtful = True
-        super().rollback()
+        if not self._has_ended:
+            if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
+                self.session.doubtful = True
+            super().rollback()
         self._settle()
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether there is no transaction to end: a `Session` has ended it, and psycopg would take a while to find
+        out."""
+        return self._tpc is None and self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def _settle(self) -> None:
         """Find out after a transaction which statements are left, so that the next one need not doubt."""

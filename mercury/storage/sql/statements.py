@@ -17,6 +17,7 @@ from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, session_of
 from mercury.storage.sql.releasing import OWNER, are_many_bytes
 from mercury.storage.sql.round_trips import Call
@@ -82,13 +83,14 @@ class StoreParts(Protocol):
         :raises TransientStorageError: a branch could not be finished yet.
         """
 
-    def announcement(self, topics: frozenset[Topic], /) -> str | None:
-        """The statement that announces these topics to other processes, if one may be sent now. The caller sends it."""
+    def announcement(self, work: NewWork, /) -> str | None:
+        """The statement that announces work to other processes, if one may be sent now. The caller sends it."""
 
-    def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic], /) -> None:
+    def notify(self, here: NewWork, elsewhere: NewWork, /) -> None:
         """Report that a commit has made work.
 
-        :param elsewhere: the topics to announce to other processes.
+        :param here: for this process.
+        :param elsewhere: what is to be announced to other processes.
         """
 
 
@@ -109,6 +111,8 @@ class Statements:
         self.topics: set[Topic] = set()
         #: Topics to announce to other processes only.
         self.topics_elsewhere: set[Topic] = set()
+        #: Digests of the keys to which messages were appended that get their numbers later: work of `Topic.RMS`.
+        self.appended_keys: set[str] = set()
         #: Changes that are sent with the next statement.
         self._pending: list[Change] = []
         #: The answers to queries that were sent ahead; they hold until this transaction changes something.
@@ -346,6 +350,13 @@ class Statements:
             self.statements += 1
             with translated():
                 self.dialect.update(connection, table, key, rows)
+
+    def work(self, *, elsewhere: bool) -> NewWork:
+        """What this transaction makes for the workers to do.
+
+        :param elsewhere: for those of other processes.
+        """
+        return NewWork.of(self.topics | self.topics_elsewhere if elsewhere else self.topics, self.appended_keys)
 
     # --- locks -----------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from sqlalchemy import URL, Connection, select
 
 from mercury.errors import StorageError
-from mercury.storage.api import Capabilities, CommitListener, Topic, Transaction
+from mercury.storage.api import Capabilities, CommitListener, KeyListener, Topic, Transaction
 from mercury.storage.claims import ACTIVE_MEMBER, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
@@ -25,6 +25,7 @@ from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.history import History
 from mercury.storage.sql.joining import Joins, guard_ends
+from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.notify import Notifier
 from mercury.storage.sql.prepared import Prepared, fetch
 from mercury.storage.sql.schema import STORE
@@ -90,6 +91,7 @@ class SqlStore:
         self._listeners: list[CommitListener] = []
         #: Listeners for commits of other processes only.
         self._for_others: list[CommitListener] = []
+        self._for_keys: list[KeyListener] = []
         self._closed = self._has_attachments = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         self._history = History(self.engine, dialect, clock)
@@ -181,28 +183,28 @@ class SqlStore:
         if self._closed:
             raise StorageError("the store is closed")
 
-    def announcement(self, topics: frozenset[Topic]) -> str | None:
+    def announcement(self, work: NewWork) -> str | None:
         """As `StoreParts.announcement`."""
-        return self._notifier.claim(topics) if self._notifier is not None and topics else None
+        return self._notifier.claim(work) if self._notifier is not None and work else None
 
-    def notify(self, topics: frozenset[Topic], elsewhere: frozenset[Topic]) -> None:
-        """Report that a commit of this process has made work.
-
-        :param elsewhere: the topics to announce to other processes.
-        """
-        if topics:
-            self._notify_here(topics)
+    def notify(self, here: NewWork, elsewhere: NewWork) -> None:
+        """As `StoreParts.notify`."""
+        if here:
+            self._notify_here(here)
         if elsewhere and self._notifier is not None:
             self._notifier.send(elsewhere)
 
-    def _notify_here(self, topics: frozenset[Topic]) -> None:
+    def _notify_here(self, work: NewWork) -> None:
+        if Topic.RMS in work.topics:
+            for of_keys in self._for_keys:
+                of_keys(work.keys)
         for listener in self._listeners:
-            listener(topics)
+            listener(work.topics)
 
-    def _others_committed(self, topics: frozenset[Topic]) -> None:
-        self._notify_here(topics)
+    def _others_committed(self, work: NewWork) -> None:
+        self._notify_here(work)
         for listener in self._for_others:
-            listener(topics)
+            listener(work.topics)
 
     # --- work ------------------------------------------------------------------------------------------------------
 
@@ -314,15 +316,20 @@ class SqlStore:
             at = self.dialect.now(connection) if self._database_clock else now
             found = clocks.advance_overdue(connection, now, at, longest)
         if found:
-            self.notify(frozenset(Topic), frozenset(Topic))
+            everything = NewWork(frozenset(Topic))
+            self.notify(everything, everything)
         return found
 
     # --- the process -----------------------------------------------------------------------------------------------
 
-    def listen(self, listener: CommitListener, others: CommitListener | None = None) -> None:
+    def listen(
+        self, listener: CommitListener, others: CommitListener | None = None, keys: KeyListener | None = None
+    ) -> None:
         self._listeners.append(listener)
         if others is not None:
             self._for_others.append(others)
+        if keys is not None:
+            self._for_keys.append(keys)
         if self._notifier is not None:
             self._notifier.listen()
 
@@ -334,4 +341,5 @@ class SqlStore:
             self._notifier.close()
         self._listeners.clear()
         self._for_others.clear()
+        self._for_keys.clear()
         self.engine.dispose()

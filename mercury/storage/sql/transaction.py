@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, NotActive, StorageError, TransientStorageError
-from mercury.storage.api import Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql import claim_guard
@@ -19,6 +18,7 @@ from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.dialect import Dialect, Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
+from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.parts import Part, StorePart
 from mercury.storage.sql.peer_stores import SqlPeerStores
 from mercury.storage.sql.prepared import run, session_of
@@ -335,7 +335,7 @@ class SqlTransaction(Statements):
         """Commit this transaction's part in the store's database."""
         self._ending = True
         if self._connection is not None:
-            text = self.store.announcement(self._all_topics()) if self._announces else None
+            text = self.store.announcement(self.work(elsewhere=True)) if self._announces else None
             if self._commit_together(self._connection, text):
                 return
             self._announced = text is not None
@@ -411,8 +411,6 @@ class SqlTransaction(Statements):
             self.store.counter(self.statements)
         for action in self._after_commit:
             action()
-        if self.topics or self.topics_elsewhere:
-            self.store.notify(frozenset(self.topics), frozenset() if self._announced else self._all_topics())
-
-    def _all_topics(self) -> frozenset[Topic]:
-        return frozenset(self.topics | self.topics_elsewhere)
+        here, elsewhere = self.work(elsewhere=False), self.work(elsewhere=True)
+        if elsewhere:
+            self.store.notify(here, NewWork() if self._announced else elsewhere)

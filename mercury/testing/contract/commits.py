@@ -119,6 +119,20 @@ def test_listeners_are_called_after_a_commit_with_new_work(
     assert second.is_notified(topic)
 
 
+def test_the_only_keys_with_work_for_source_sequences_are_named(store: StorageManager) -> None:
+    said: list[frozenset[str]] = []
+    Outbox(store)
+    store.listen(lambda _: None, keys=said.append)
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
+    with store.transaction() as tx:
+        tx.rms.append(row("b"))
+        tx.rms.save(_due(tx))
+    with store.transaction() as tx:
+        tx.rms.save(_due(tx))
+    assert said == [frozenset((KEY.digest,)), frozenset(), frozenset()]
+
+
 def _due(tx: Transaction) -> RmsRecord:
     tx.rms.lock([KEY])
     (record,) = tx.rms.records(KEY)

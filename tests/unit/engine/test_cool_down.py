@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from mercury.engine.appended import AppendedKeys
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.delivery.invocation import InvocationWorker
 from mercury.engine.settings import EngineSettings
@@ -60,6 +61,7 @@ def context(store: Failing) -> Any:
         settings=EngineSettings(),
         outages=Outages(),
         rates=None,
+        appended=AppendedKeys(),
     )
 
 

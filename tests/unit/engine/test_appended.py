@@ -1,0 +1,228 @@
+"""Commits say to which keys they have appended messages: the worker searches the store only if that is not enough, and
+the messages of a stream gather behind those that are on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from mercury.engine.appended import GATHERED, MOST_KEYS, MOST_KNOWN, AppendedKeys
+from mercury.engine.exchange import Outgoing, Purpose, Step
+from mercury.errors import TransientStorageError
+from mercury.storage.claims import WorkFilter
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_sql_store
+from mercury.storage.records import SequenceKey
+from tests.storage.pair import Pair
+
+NOW = 1_800_000_000.0
+BATCH = 10
+
+
+class Sending:
+    """A client whose worker hears of its commits. Its sequence exists, and nothing is on its way."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, *, batch: int = BATCH) -> None:
+        self.store = open_sql_store(f"sqlite:///{folder}/client.db")
+        self.pair = Pair(self.store, MemoryStore())
+        self.source = self.pair.client.engine.source
+        self._batch = batch
+        self.send("first")
+        self.pair.run(NOW)
+        self.store.listen(lambda _: None, keys=self.source.appended.announce)
+        self.source.run_once(NOW)
+        #: How often the store was searched for due keys.
+        self.searches = 0
+        self.last = Step()
+        search = self.store.due_rms
+
+        def counted(now: float, limit: int, work_filter: WorkFilter | None = None) -> list[SequenceKey]:
+            self.searches += 1
+            return search(now, limit, work_filter)
+
+        monkeypatch.setattr(self.store, "due_rms", counted)
+
+    def send(self, *texts: str, key: str = "till") -> None:
+        self.pair.send(list(texts), key, batch=self._batch)
+
+    def turn(self, now: float = NOW) -> list[Outgoing]:
+        self.last = self.source.run_once(now)
+        return self.last.posts
+
+    def acknowledged(self, posts: list[Outgoing], now: float = NOW) -> list[Outgoing]:
+        """Carry posts to the server; what the transaction of their acknowledgements sends."""
+        return self.pair.client.receive(self.pair.carry(posts, now), now)
+
+
+@pytest.fixture
+def sending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sending]:
+    made = Sending(tmp_path, monkeypatch)
+    yield made
+    made.store.close()
+
+
+def numbers(posts: list[Outgoing]) -> list[tuple[int | None, int | None]]:
+    """The numbers of messages, or the first and the last ones of batches."""
+    return [(post.number, post.last) for post in posts if post.purpose is Purpose.MESSAGE]
+
+
+def test_a_message_to_a_known_key_leaves_without_a_search(sending: Sending) -> None:
+    sending.send("second")
+    assert numbers(sending.turn()) == [(2, None)]
+    assert sending.searches == 0
+    assert sending.last.drained
+
+
+def test_a_message_to_a_key_that_is_not_known_is_searched_for(sending: Sending) -> None:
+    sending.send("elsewhere", key="another till")
+    assert [post.purpose for post in sending.turn()] == [Purpose.CREATE]
+    assert sending.searches == 1
+
+
+def test_a_turn_that_nothing_was_said_for_searches(sending: Sending) -> None:
+    sending.turn()
+    assert sending.searches == 1
+
+
+def test_retransmissions_are_not_late_because_of_new_messages(sending: Sending) -> None:
+    sending.send("second")
+    sending.turn()
+    later = NOW + 60
+    sending.send("third")
+    posts = sending.turn(later)
+    assert sending.searches == 1
+    assert 2 in {number for number, _ in numbers(posts)}
+
+
+def test_work_that_a_turn_could_not_do_is_found_by_the_next_one(
+    sending: Sending, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away() -> NoReturn:
+        raise TransientStorageError("the database is away")
+
+    sending.send("there", key="another till")
+    sending.pair.run(NOW)
+    sending.turn()
+    sending.searches = 0
+    sending.send("second")
+    with monkeypatch.context() as while_away:
+        while_away.setattr(sending.store, "transaction", away)
+        assert sending.turn() == []
+    sending.send("elsewhere", key="another till")
+    posts = sending.turn(NOW + 0.1)
+    assert sending.searches == 1, "a commit has named another key meanwhile"
+    posts += sending.turn(NOW + 60)
+    assert (2, None) in numbers(posts)
+
+
+def test_work_of_another_kind_in_the_commit_is_not_overlooked(sending: Sending) -> None:
+    """The commit has both a message and a sequence of another key that is due."""
+    sending.send("elsewhere", key="another till")
+    sending.pair.run(NOW)
+    sending.turn()
+    with sending.store.transaction() as tx:
+        other = next(record for record in tx.rms.all() if record.channel.key.name == "another till")
+        tx.rms.lock([other.channel.key])
+        other.due = NOW
+        tx.rms.save(other)
+    sending.searches = 0
+    sending.turn()
+    assert sending.searches == 1
+
+
+def test_messages_gather_while_others_are_on_their_way_and_the_acknowledgement_takes_them_along(
+    sending: Sending,
+) -> None:
+    sending.send("second")
+    posts = sending.turn()
+    for text in ("third", "fourth", "fifth"):
+        sending.send(text)
+        assert sending.turn(NOW + 0.001) == []
+    assert sending.last.drained
+    assert sending.last.due() == pytest.approx(NOW + GATHERED)
+    more = sending.acknowledged(posts, NOW + 0.01)
+    assert numbers(more) == [(3, 5)], "one batch"
+    assert sending.turn(NOW + 0.01) == []
+    assert sending.searches == 0, "a worker that was woken for them finds out without the store"
+    sending.acknowledged(more, NOW + 0.02)
+    sending.pair.run(NOW + 0.02)
+    assert sending.pair.server.handled == [
+        f"<order>{each}</order>" for each in ("first", "second", "third", "fourth", "fifth")
+    ]
+
+
+def test_messages_do_not_gather_for_long_if_no_acknowledgement_comes(sending: Sending) -> None:
+    sending.send("second")
+    sending.turn()
+    sending.send("third")
+    assert sending.turn(NOW + 0.9 * GATHERED) == []
+    assert numbers(sending.turn(NOW + 1.1 * GATHERED)) == [(3, None)]
+
+
+def test_a_part_of_the_acknowledgements_takes_nothing_along(sending: Sending) -> None:
+    sending.send("second")
+    first = sending.turn()
+    sending.send("third")
+    second = sending.turn(NOW + 2 * GATHERED)
+    sending.send("fourth")
+    assert sending.turn(NOW + 2 * GATHERED) == []
+    at = NOW + 2.1 * GATHERED
+    assert sending.acknowledged(first, at) == []
+    assert numbers(sending.acknowledged(second, at)) == [(4, None)]
+
+
+def test_messages_to_a_destination_without_batches_do_not_gather(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sending = Sending(tmp_path, monkeypatch, batch=1)
+    sending.send("second")
+    sending.turn()
+    sending.send("third")
+    assert numbers(sending.turn()) == [(3, None)]
+
+
+def test_after_a_clock_was_set_back_messages_do_not_gather(sending: Sending) -> None:
+    sending.send("second")
+    sending.turn()
+    sending.send("third")
+    assert (3, None) in numbers(sending.turn(NOW - 3600))
+
+
+def test_the_worker_is_woken_for_what_was_appended_in_the_last_moment_of_an_acknowledgement() -> None:
+    key, appended, woken = SequenceKey("http://there", "till"), AppendedKeys(), list[None]()
+    appended.wake = lambda: woken.append(None)
+    appended.take(NOW)
+    appended.worked(key, NOW, gathers=True)
+    appended.acknowledged(key)
+    assert woken == [], "nothing waits"
+    appended.worked(key, NOW, gathers=True)
+    appended.announce({key.digest})
+    assert appended.take(NOW) == []
+    appended.acknowledged(key)
+    assert woken == [None]
+    assert appended.take(NOW) == [key]
+
+
+def test_many_keys_are_searched_for_and_not_remembered() -> None:
+    appended = AppendedKeys()
+    keys = [SequenceKey("http://there", str(number)) for number in range(MOST_KNOWN)]
+    for key in keys:
+        appended.worked(key, NOW, gathers=False)
+    appended.take(NOW)
+    appended.announce({key.digest for key in keys[:MOST_KEYS]})
+    assert len(appended.take(NOW) or ()) == MOST_KEYS
+    appended.announce({key.digest for key in keys[: MOST_KEYS + 1]})
+    assert appended.take(NOW) is None
+    appended.worked(SequenceKey("http://there", "one more"), NOW, gathers=False)
+    appended.announce({keys[0].digest})
+    assert appended.take(NOW) is None
+
+
+def test_a_key_that_another_process_has_taken_is_searched_for_from_then_on(sending: Sending) -> None:
+    sending.source.appended.forget(SequenceKey("http://server.example/services/shop", "till"))
+    sending.send("second")
+    sending.turn()
+    assert sending.searches == 1
