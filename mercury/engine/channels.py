@@ -42,7 +42,7 @@ def reply_channel(request: RmdRecord) -> Channel:
     Its messages are retained until the request sequence ends, because nothing acknowledges them.
     """
     return Channel(
-        key=SequenceKey(ANONYMOUS, f"reply/{request.identifier}"),
+        key=reply_key(request),
         policy=SourcePolicy(protocol=request.protocol, offer=False, idle_timeout=None, tombstone=0.0),
         reply_to=EndpointReference(request.to),
         role=Role.REPLY,
@@ -51,11 +51,16 @@ def reply_channel(request: RmdRecord) -> Channel:
     )
 
 
-def fetched_channel(request: RmdRecord) -> Channel:
-    """The channel of responses that are sent only on connections of the client; it ends with the sequence of
+def reply_key(request: RmdRecord) -> SequenceKey:
+    """The key of `reply_channel`."""
+    return SequenceKey(ANONYMOUS, f"reply/{request.identifier}")
+
+
+def fetched_key(request: RmdRecord) -> SequenceKey:
+    """The key of the responses that are sent only on connections of the client; its channel ends with the sequence of
     requests."""
     offered = request.response_channel
-    return offered if offered is not None and offered.back_channel else reply_channel(request)
+    return offered.key if offered is not None and offered.back_channel else reply_key(request)
 
 
 def exceeds_addresses(buffer: InvokerRecord, address: str, most: int) -> bool:

@@ -37,15 +37,18 @@ class FaultyStore(WrappedStore):
         """End a transaction, and crash or fail at random."""
         if isinstance(error, AssertionError):
             self.defects.append(f"{type(error).__name__}: {error}")
+        if error is not None or not self.faulty:
+            super().leave(inner, error)
+            return
         failure: BaseException | None = None
-        if error is None and self._happens(self._faults.crash_before_commit):
+        if self._happens(self._faults.crash_before_commit):
             failure = SimulatedCrash()
-        elif error is None and self._happens(self._faults.commit_fails):
+        elif self._happens(self._faults.commit_fails):
             failure = TransientStorageError("the commit failed")
-        super().leave(inner, error or failure)
+        super().leave(inner, failure)
         if failure is not None:
             raise failure
-        if error is None and self._happens(self._faults.crash_after_commit):
+        if self._happens(self._faults.crash_after_commit):
             raise SimulatedCrash
 
     def _happens(self, likely: float) -> bool:

@@ -71,6 +71,8 @@ class Node:
         self._run: ProcessRun | None = None
         #: The error of the node's clock, in seconds.
         self._clock_error = 0.0
+        #: The interval of the workers' polls in seconds; ``None`` = they do not poll.
+        self._poll = CLOCK_POLL_INTERVAL if scenario.variation is Variation.CLOCK else store.poll
         #: The simulation time until which the process is stopped: it does nothing, and keeps its state.
         self._stopped_until = 0.0
         network.join(self.host, self)
@@ -81,11 +83,6 @@ class Node:
     def _now(self) -> float:
         """The time by the node's clock."""
         return self._world.now + self._clock_error
-
-    @property
-    def _poll(self) -> float | None:
-        """The interval of the workers' polls in seconds; ``None`` = they do not poll."""
-        return CLOCK_POLL_INTERVAL if self._scenario.variation is Variation.CLOCK else self.store.poll
 
     def plan_clock_steps(self, horizon: float) -> None:
         """Plan steps of the clock at random times within ``horizon`` virtual seconds."""
@@ -304,6 +301,7 @@ class Node:
     # --- the workers -----------------------------------------------------------------------------------------------
 
     def _committed(self, run: ProcessRun, topics: frozenset[Topic]) -> None:
+        run.forget(topics)
         if run is self._run:
             run.woken |= topics
             self._plan_work(self._world.random.uniform(0, 0.002))
@@ -326,18 +324,19 @@ class Node:
             self.crash()
 
     def _turn(self, run: ProcessRun) -> None:
-        now = self._now
+        now, due, store_poll = self._now, run.due, self.store.poll
         woken, run.woken = run.woken, set()
         # A commit wakes the workers for everything that it makes due.
-        topics = [topic for topic in TOPICS if topic in woken or run.due.get(topic, 0.0) <= now]
-        if self.store.poll is not None and self._world.now >= run.poll_at:
-            topics, run.poll_at = list(TOPICS), self._world.now + self.store.poll
-        self._chance.shuffle(topics)
+        topics = [topic for topic in TOPICS if topic in woken or due.get(topic, 0.0) <= now]
+        if store_poll is not None and self._world.now >= run.poll_at:
+            topics, run.poll_at = list(TOPICS), self._world.now + store_poll
+        if len(topics) > 1:
+            self._chance.shuffle(topics)
         try:
             if self._poll is not None:
                 run.engine.clock.run_once(now)
             for topic in topics:
-                if topic is not Topic.INVOKER and self.store.poll is None and self._due_at(run, topic) > now:
+                if topic is not Topic.INVOKER and store_poll is None and run.due_at(topic) > now:
                     continue  # the commit has made nothing due: the worker would find nothing
                 step = run.workers[topic].run_once(now)
                 self._checks.worked(self, step)
@@ -350,19 +349,15 @@ class Node:
             run.due = {}
             self._plan_work(0.01)
             return
-        run.due = {topic: self._due_at(run, topic) for topic in TOPICS}
-        earliest = min(run.due.values())
+        if store_poll is None:
+            run.due = due = {topic: run.due_at(topic) for topic in TOPICS}
+        else:
+            run.due = due = {topic: _due_of(run.workers[topic]) for topic in TOPICS}
+        earliest = min(due.values())
         if self._poll is not None:
             earliest = min(earliest, now + self._poll)
         if earliest < math.inf and self._run is run:
             self._plan_work(max(0.01, earliest - now))
-
-    def _due_at(self, run: ProcessRun, topic: Topic) -> float:
-        if self.store.poll is None:
-            return run.due_at(topic, asks_again=self._poll is not None)
-        # Claims outlive a process, so a worker sees rows that another process has claimed only at its next poll.
-        due = run.workers[topic].next_due()
-        return math.inf if due is None else due
 
     # --- posting ---------------------------------------------------------------------------------------------------
 
@@ -397,3 +392,12 @@ class Node:
             run.engine.failed(outgoing, error, self._now)
         except SimulatedCrash:
             self.crash()
+
+
+def _due_of(worker: Worker) -> float:
+    """When the work is due next that a worker may take; infinity = never.
+
+    Claims outlive a process, so a worker sees rows that another process has claimed only at its next poll.
+    """
+    due = worker.next_due()
+    return math.inf if due is None else due

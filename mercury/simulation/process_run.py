@@ -37,21 +37,20 @@ class ProcessRun:
     woken: set[Topic] = field(default_factory=set)
     #: When each worker's next work was due, after its last run.
     due: dict[Topic, float] = field(default_factory=dict)
-    #: What the store has answered since its last transaction, of which `known_since` is the number.
+    #: When work of each kind is due, as the store has said since the last commit that concerned this kind.
     known: dict[Topic, float] = field(default_factory=dict)
-    known_since: int = -1
     #: The simulation time of the next poll.
     poll_at: float = 0.0
     work_at: float | None = None
     receiving: bool = False
 
-    def due_at(self, topic: Topic, *, asks_again: bool) -> float:
-        """When work of this kind is due next, for any owner of claims; infinity = never.
+    def forget(self, topics: frozenset[Topic]) -> None:
+        """A commit has changed when work of these kinds is due: the store is asked again."""
+        for topic in topics:
+            self.known.pop(topic, None)
 
-        :param asks_again: ask the store even if no transaction has ended since its last answer.
-        """
-        if asks_again or self.known_since != self.store.ended:
-            self.known, self.known_since = {}, self.store.ended
+    def due_at(self, topic: Topic) -> float:
+        """When work of this kind is due next, for any owner of claims; infinity = never."""
         due = self.known.get(topic)
         if due is None:
             found = self.store.next_due(topic)

@@ -26,7 +26,6 @@ class _WrappedTransaction:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         self._store.open -= 1
-        self._store.ended += 1
         self._store.leave(self._inner, error)
 
 
@@ -40,8 +39,8 @@ class WrappedStore:
 
     def __init__(self, inner: StorageManager) -> None:
         self.inner = inner
-        #: The number of open transactions, and of those that have ended.
-        self.open = self.ended = 0
+        #: The number of open transactions.
+        self.open = 0
 
     @property
     def id(self) -> str | None:

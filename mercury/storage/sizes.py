@@ -70,5 +70,16 @@ def within(rows: Iterable[T], size: Callable[[T], int], most_bytes: int, taken: 
         yield row
 
 
+def fitting(sizes: Iterable[int], most_bytes: int, taken: int = 0) -> int:
+    """How many rows of these sizes `within` returns."""
+    count = 0
+    for size in sizes:
+        taken += size
+        if taken > most_bytes and taken > size:
+            break
+        count += 1
+    return count
+
+
 def _escaped(text: bytes) -> int:
     return len(text) + sum(map(text.count, _ESCAPED))

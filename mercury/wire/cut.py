@@ -143,8 +143,11 @@ def free_prefix(wanted: str, embedded: Sequence[bytes]) -> str:
 
     :param embedded: what `searchable` returned for each element that is put into the document.
     """
-    if not any(uses(text, wanted) or b"xmlns:" + wanted.encode() in text for text in embedded):
+    name = wanted.encode()
+    if not any(name in text for text in embedded):  # most elements do not have it at all
         return wanted
-    numbered = re.compile(wanted.encode() + rb"([0-9]+)")
+    if not any(uses(text, wanted) or b"xmlns:" + name in text for text in embedded):
+        return wanted
+    numbered = re.compile(name + rb"([0-9]+)")
     taken = {int(number) for text in embedded for number in numbered.findall(text) if len(number) < 9}
     return next(f"{wanted}{number}" for number in itertools.count(1) if number not in taken)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import math
 import os
 import subprocess
 import sys
@@ -11,10 +13,12 @@ import pytest
 
 from mercury.engine.runtime.core import Engine
 from mercury.simulation.network import Network
+from mercury.simulation.process_run import ProcessRun
 from mercury.simulation.run import SeedReport, run_seed, run_seeds
 from mercury.simulation.scenario import scenario_of
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.statemachine.protocol import ALL_PROTOCOLS
+from mercury.storage.api import Topic
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 
 #: As many as fit into the tests; `make simulate` runs a thousand.
@@ -96,3 +100,26 @@ def test_the_seeds_cover_every_kind_of_fault() -> None:
         assert min(map(bytes_of, scenarios)) < 5_000 < 10**6 < max(map(bytes_of, scenarios))
     assert any(scenario.max_backlog_bytes < 10_000 for scenario in scenarios)
     assert any(scenario.destination.max_ranges < 10 for scenario in scenarios)
+
+
+def test_what_a_process_remembers_of_due_work_is_what_its_store_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seed 26 sets the clocks of its nodes, seed 2 loses commits, seed 16 holds requests back."""
+    remembered = ProcessRun.due_at
+    asked: Counter[bool] = Counter()
+
+    def compared(run: ProcessRun, topic: Topic) -> float:
+        asked[topic in run.known] += 1
+        found, says = remembered(run, topic), run.store.next_due(topic)
+        assert found == (math.inf if says is None else says), topic
+        return found
+
+    monkeypatch.setattr(ProcessRun, "due_at", compared)
+    for seed in (2, 16, 26):
+        assert not run_seed(seed, messages=40).violations
+    assert asked[True] > asked[False] / 2  # otherwise nothing would be shown
+
+
+def test_many_seeds_in_one_process_leave_the_garbage_collector_as_it_was() -> None:
+    before = gc.get_threshold(), gc.get_freeze_count()
+    assert len(list(run_seeds(range(2), messages=5, processes=1))) == 2
+    assert (gc.get_threshold(), gc.get_freeze_count()) == before

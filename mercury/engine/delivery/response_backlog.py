@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 
 from mercury.engine.backlog_share import share, small_amount
-from mercury.engine.channels import reply_channel
+from mercury.engine.channels import reply_key
 from mercury.engine.context import EngineContext
 from mercury.engine.delivery.run import DeliveryRun
 from mercury.engine.source.apply_effects import handle_rms, save_rms
@@ -47,7 +47,7 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     if not why:
         return False
     _wait(context, tx, run.record, now, f"not called: too many stored responses are not acknowledged: {why}")
-    if any(_releasable(record) for record in tx.rms.peek(reply_channel(request).key)):
+    if any(_releasable(record) for record in tx.rms.peek(reply_key(request))):
         _release_replies(context, tx, run, request, now)
     return True
 
@@ -82,7 +82,7 @@ def _bytes_of_sequence(
     context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float
 ) -> int:
     """Bytes of responses to the requests of one sequence."""
-    keys = [reply_channel(request).key, *(channel.key for channel in run.record.response_channels)]
+    keys = [reply_key(request), *(channel.key for channel in run.record.response_channels)]
     read = tx.rms.response_bytes_of
     limit = run.policy.max_backlog_bytes
     return context.responses.sequences.of(request.identifier, now, lambda: read(request.owner, keys), limit)
@@ -109,7 +109,7 @@ def _release_replies(context: EngineContext, tx: Transaction, run: DeliveryRun, 
 
     Only if the sequence or its peer is above its limit, not for the responses to other peers.
     """
-    owner, settings, key = request.owner, context.settings, reply_channel(request).key
+    owner, settings, key = request.owner, context.settings, reply_key(request)
     context.responses.forget(owner, request.identifier)
     own, stored = _bytes_of_peer(context, tx, owner, now), _bytes_of_sequence(context, tx, run, request, now)
     own_limit = bool(owner) and own > settings.max_backlog_bytes_per_peer and stored > share(settings)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from mercury.engine.batches import related_names
-from mercury.engine.channels import fetched_channel
+from mercury.engine.channels import fetched_key
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
 from mercury.engine.destination.given_identifiers import GivenIdentifiers
@@ -315,7 +315,7 @@ class Batch:
                 save_rms(self.tx, rms)
         self.tombstone_quota.save(self._keys)
         for record in self._ended:
-            for rms in self._keys.get(fetched_channel(record).key, []):
+            for rms in self._keys.get(fetched_key(record), []):
                 if rms.machine.alive:
                     rms.due = self.now
                     save_rms(self.tx, rms)

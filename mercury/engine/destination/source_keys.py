@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from mercury.engine.batches import related_names
-from mercury.engine.channels import fetched_channel
+from mercury.engine.channels import fetched_key
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.selection import source_sequences
 from mercury.engine.exchange import Purpose
@@ -40,16 +40,20 @@ class SourceKeys:
     def of(self, exchanges: Collection[InboundExchange]) -> dict[SequenceKey, None]:
         """In the order of the arrivals, each once."""
         rms = self._tx.rms
-        by_identifier = rms.keys_by_identifier({name for each in exchanges for name in self._identifiers(each)})
-        by_create = rms.keys_by_create({name for each in exchanges for name in _answered_creates(each)})
-        rows = rms.rows({name for each in exchanges for name in _answered_rows(each)})
-        keys: dict[SequenceKey, None] = {}
-        for exchange in exchanges:
-            keys |= dict.fromkeys(by_identifier[name] for name in self._identifiers(exchange) if name in by_identifier)
-            keys |= dict.fromkeys(by_create[name] for name in _answered_creates(exchange) if name in by_create)
-            keys |= dict.fromkeys(rows[name].channel.key for name in _answered_rows(exchange) if name in rows)
-            keys |= dict.fromkeys(key for key in self._others(exchange) if key is not None)
-        return keys
+        named = [
+            (each, [*self._identifiers(each)], [*_answered_creates(each)], [*_answered_rows(each)])
+            for each in exchanges
+        ]
+        by_identifier = rms.keys_by_identifier({name for _, names, _, _ in named for name in names})
+        by_create = rms.keys_by_create({name for _, _, names, _ in named for name in names})
+        rows = rms.rows({name for _, _, _, names in named for name in names})
+        keys: list[SequenceKey | None] = []
+        for exchange, identifiers, creates, answered in named:
+            keys += [by_identifier.get(name) for name in identifiers]
+            keys += [by_create.get(name) for name in creates]
+            keys += [rows[name].channel.key for name in answered if name in rows]
+            keys += self._others(exchange)
+        return dict.fromkeys(key for key in keys if key is not None)
 
     def _identifiers(self, exchange: InboundExchange) -> Iterable[str]:
         """The identifiers of source sequences that an arrival names."""
@@ -83,7 +87,7 @@ class SourceKeys:
     def _fetched(self, identifier: str | None) -> SequenceKey | None:
         """The key of the responses that the source of a destination sequence fetches."""
         record = self._rmds.get(identifier or "")
-        return fetched_channel(record).key if record is not None and record.service is not None else None
+        return fetched_key(record) if record is not None and record.service is not None else None
 
 
 def _answered_creates(exchange: InboundExchange) -> Iterable[str]:

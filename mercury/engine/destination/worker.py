@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 
 from mercury.engine import envelopes
-from mercury.engine.channels import fetched_channel
+from mercury.engine.channels import fetched_key
 from mercury.engine.context import EngineContext
 from mercury.engine.destination import trials
 from mercury.engine.destination.backlog import Backlog
@@ -180,7 +180,7 @@ def wake_response_channels(tx: Transaction, context: EngineContext, ended: Itera
     """
     received = [record for record in ended if record.service is not None]
     unused = {record.response_channel.key for record in received if not record.machine.used and record.response_channel}
-    keys = [fetched_channel(record).key for record in received if record.machine.used]
+    keys = [fetched_key(record) for record in received if record.machine.used]
     tx.rms.lock(unused.union(keys))
     for key in sorted(unused.union(keys), key=str):
         for response in tx.rms.records(key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 
 from mercury.errors import Conflict
 from mercury.statemachine.ranges import RangeSet
@@ -13,7 +14,7 @@ from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.invoker_committed import Buffer
 from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.records import InboundMessage, InvokerRecord
-from mercury.storage.sizes import ANY_BYTES, within
+from mercury.storage.sizes import ANY_BYTES, fitting
 
 
 class MemoryInvoker:
@@ -61,8 +62,8 @@ class MemoryInvoker:
 
     def part(self, sequence: str, low: int, high: int, most_bytes: int = ANY_BYTES) -> BufferPart:
         messages = self.messages(sequence, list(self.numbers(sequence, low, high).numbers()))
-        fitting = within(messages.items(), lambda found: len(found[1].payload), most_bytes)
-        return BufferPart(self.markers(sequence), dict(fitting))
+        fit = fitting([len(message.payload) for message in messages.values()], most_bytes)
+        return BufferPart(self.markers(sequence), dict(islice(messages.items(), fit)))
 
     def parts(self, sequences: Collection[str], most: int, most_bytes: int = ANY_BYTES) -> dict[str, BufferPart]:
         found: dict[str, BufferPart] = {}
@@ -70,9 +71,10 @@ class MemoryInvoker:
         for sequence, record in sorted(self.read_many(sequences).items()):
             low = record.machine.next
             messages = self.messages(sequence, list(self.numbers(sequence, low, low + most - 1).numbers()))
-            fitting = dict(within(messages.items(), lambda found: len(found[1].payload), most_bytes, taken))
-            taken += sum(len(message.payload) for message in fitting.values())
-            part = BufferPart(self.markers(sequence), fitting)
+            sizes = [len(message.payload) for message in messages.values()]
+            fit = fitting(sizes, most_bytes, taken)
+            taken += sum(sizes[:fit])
+            part = BufferPart(self.markers(sequence), dict(islice(messages.items(), fit)))
             if part.markers or part.messages:
                 found[sequence] = part
         return found
@@ -156,10 +158,7 @@ class MemoryInvoker:
                 buffer.add(message, self._next_position())
                 touched.append(message.sequence)
         for record, consumed, markers in self.marked:
-            buffer = committed.buffers[record.sequence]
-            buffer.record = record
-            self.removed += [row for number in consumed if (row := buffer.remove(number)) is not None]
-            buffer.markers = [marker for marker in buffer.markers if marker.position not in markers]
+            self.removed += committed.buffers[record.sequence].deliver(record, consumed, markers)
             committed.mark_served(record.owner, record.sequence)
             touched.append(record.sequence)
         for sequence in self.deleted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, islice
 
@@ -16,7 +16,7 @@ Free = Callable[[str, str | None], bool]
 
 
 class Buffer:
-    """One buffer as committed."""
+    """One buffer as committed. Only its methods change it."""
 
     def __init__(self, record: InvokerRecord) -> None:
         self.record = record
@@ -25,8 +25,11 @@ class Buffer:
         self.markers: list[InboundMessage] = []
         #: The number of the last message, if it is known.
         self.last: int | None = None
+        #: Whether the buffer has work; ``None`` = not known since its last change.
+        self._releasable: bool | None = None
 
     def add(self, message: InboundMessage, position: int) -> None:
+        self._releasable = None
         if message.kind is InboundKind.MESSAGE:
             self.rows[message.number] = message
             self.numbers.add(message.number)
@@ -35,17 +38,30 @@ class Buffer:
         else:
             self.markers.append(replace(message, position=position))
 
-    def remove(self, number: int) -> InboundMessage | None:
-        row = self.rows.pop(number, None)
-        if row is not None:
-            self.numbers.discard(number)
-        return row
+    def deliver(self, record: InvokerRecord, consumed: Iterable[int], markers: Container[int]) -> list[InboundMessage]:
+        """Replace the record, and remove the messages with these numbers and the markers at these positions.
+
+        Returns the messages.
+        """
+        self._releasable = None
+        self.record = record
+        self.markers = [marker for marker in self.markers if marker.position not in markers]
+        found = [(number, self.rows.pop(number, None)) for number in consumed]
+        for number, row in found:
+            if row is not None:
+                self.numbers.discard(number)
+        return [row for _, row in found if row is not None]
+
+    def retry_by(self, at: float) -> None:
+        """Make its next message due at this time."""
+        self.record = self.record.copy()
+        self.record.retry_at = at
 
     def releasable(self) -> bool:
         """Whether the buffer has work: a marker, or a message that may be delivered."""
-        if self.markers:
-            return True
-        return self.record.machine.has_work(self.numbers, self.last)
+        if self._releasable is None:
+            self._releasable = bool(self.markers) or self.record.machine.has_work(self.numbers, self.last)
+        return self._releasable
 
 
 class CommittedInvoker:
@@ -84,8 +100,7 @@ class CommittedInvoker:
         found = 0
         for buffer in self.buffers.values():
             if buffer.record.retry_at is not None and buffer.record.retry_at > now + longest:
-                buffer.record = buffer.record.copy()
-                buffer.record.retry_at = now
+                buffer.retry_by(now)
                 found += 1
         return found
 
@@ -101,6 +116,8 @@ class CommittedInvoker:
             self.ready.pop(peer, None)
 
     def due(self, now: float, limit: int, free: Free, after: str) -> dict[str, str]:
+        if not self.ready:
+            return {}
         found: dict[str, str] = {}
         names = sorted(self.ready)
         first = bisect_right(names, after)

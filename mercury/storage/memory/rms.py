@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
@@ -15,7 +15,7 @@ from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.memory.rms_committed import NumberedRows
 from mercury.storage.names import fetch_name
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
-from mercury.storage.sizes import ANY_BYTES, within
+from mercury.storage.sizes import ANY_BYTES, fitting
 
 
 class MemoryRms:
@@ -28,6 +28,8 @@ class MemoryRms:
         self._next_position = committed.next_position
         self.appended: list[OutboundMessage] = []
         self._locked: set[SequenceKey] = set()
+        #: The key that was used last, which is locked.
+        self._used: SequenceKey | None = None
         self.changed_records: dict[SequenceKey, list[RmsRecord]] = {}
         #: This transaction's versions of rows by position; ``None`` = removed.
         self.changed_rows: dict[SequenceKey, dict[int, OutboundMessage | None]] = {}
@@ -89,16 +91,16 @@ class MemoryRms:
     def unnumbered(self, key: SequenceKey, limit: int, most_bytes: int = ANY_BYTES) -> list[OutboundMessage]:
         self._require(key)
         own = self.changed_rows.get(key, {})
-        found = []
         with self._mutex:
             data = self._committed.keys.get(key)
-            positions = list(data.waiting[: limit + len(own)]) if data else []
-            committed = {position: data.rows[position] for position in positions} if data else {}
-        for position in sorted(set(positions) | set(own)):
-            row = own[position] if position in own else committed.get(position)
-            if row is not None and row.number is None:
-                found.append(row.copy())
-        return list(within(found[:limit], lambda row: len(row.payload), most_bytes))
+            found = [data.rows[position] for position in data.waiting[: limit + len(own)]] if data else []
+        if own:
+            found = [row for row in found if row.position not in own]
+            found += [row for row in own.values() if row is not None and row.number is None]
+            found.sort(key=lambda row: row.position)
+        del found[limit:]
+        del found[fitting([len(row.payload) for row in found], most_bytes) :]
+        return [row.copy() for row in found]
 
     def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
         for key in keys:
@@ -143,16 +145,16 @@ class MemoryRms:
         own = self.changed_rows.get(key, {})
         with self._mutex:
             numbered = self._numbered(record)
-            numbers = numbered.unsettled[: limit + len(own)] if numbered else []
-            data = self._committed.keys.get(key)
-            candidates = {numbered.positions[number]: number for number in numbers} if numbered else {}
-            rows = {position: data.rows[position] for position in candidates} if data else {}
-        for position, changed in own.items():
-            rows.pop(position, None)
-            if changed is not None and changed.sequence_id == record.id and not changed.settled:
-                rows[position] = changed
-        found = sorted(rows.values(), key=lambda row: row.number or 0)[:limit]
-        found = list(within(found, lambda row: 0 if row.acknowledged else len(row.payload), most_bytes))
+            found = []
+            if numbered is not None:
+                rows, positions = self._committed.keys[key].rows, numbered.positions
+                found = [rows[positions[number]] for number in numbered.unsettled[: limit + len(own)]]
+        if own:
+            found = [row for row in found if row.position not in own]
+            changed = [row for row in own.values() if row is not None and row.sequence_id == record.id]
+            found = sorted(found + [row for row in changed if not row.settled], key=lambda row: row.number or 0)
+        del found[limit:]
+        del found[fitting([0 if row.acknowledged else len(row.payload) for row in found], most_bytes) :]
         return [row.copy() for row in (found if now is None else _due_at(found, now, one=one))]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
@@ -272,8 +274,11 @@ class MemoryRms:
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _require(self, key: SequenceKey) -> None:
+        if key is self._used:
+            return
         if key not in self._locked:
             self._locks.require(order.RMS, str(key))
+        self._used = key
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
@@ -358,33 +363,33 @@ class MemoryRms:
         self._check_identifiers()
 
     def _check_identifiers(self) -> None:
+        """Check the identifiers of all sequences of the keys that this transaction changes."""
         seen: set[str] = set()
-        for identifier in self._identifiers():
-            holder = self._committed.by_identifier.get(identifier)
-            if identifier in seen or (holder is not None and holder not in self.changed_records):
-                raise Conflict(f"another sequence has the identifier {identifier}")
-            seen.add(identifier)
-
-    def _identifiers(self) -> Iterator[str]:
-        """The identifiers of all sequences of the keys that this transaction changes."""
         for records in self.changed_records.values():
             for record in records:
-                if record.machine.identifier is not None:
-                    yield record.machine.identifier
+                identifier = record.machine.identifier
+                if identifier is None:
+                    continue
+                holder = self._committed.by_identifier.get(identifier)
+                if identifier in seen or (holder is not None and holder not in self.changed_records):
+                    raise Conflict(f"another sequence has the identifier {identifier}")
+                seen.add(identifier)
 
     def install(self) -> set[Topic]:
         committed = self._committed
         touched: dict[SequenceKey, None] = {}
         for key, rows in self.changed_rows.items():
+            data = committed.data(key)
             for position, row in rows.items():
-                if row is None and (gone := committed.data(key).rows.get(position)) is not None:
+                if row is None and (gone := data.rows.get(position)) is not None:
                     self.removed.append(gone)
-                committed.install_row(key, position, row)
+                committed.install_row(key, data, position, row)
             touched[key] = None
         for message in self.appended:
             message.position = self._next_position()
-            committed.install_row(message.channel.key, message.position, message)
-            touched[message.channel.key] = None
+            key = message.channel.key
+            committed.install_row(key, committed.data(key), message.position, message)
+            touched[key] = None
         for key, records in self.changed_records.items():
             committed.install_records(key, records)
             touched[key] = None
@@ -412,6 +417,9 @@ def _of(keys: Mapping[str, SequenceKey], names: Iterable[str]) -> dict[str, Sequ
 
 def _due_at(rows: list[OutboundMessage], now: float, *, one: bool) -> list[OutboundMessage]:
     """The rows that are due (if ``one``, the lowest of them), the first row, and the row that is due next."""
-    due = [row.number for row in rows if row.due <= now][: 1 if one else None]
-    later = min((row for row in rows if row.number not in due), key=lambda row: row.due, default=None)
-    return [row for place, row in enumerate(rows) if place == 0 or row is later or row.number in due]
+    due = [place for place, row in enumerate(rows) if row.due <= now][: 1 if one else None]
+    chosen = {*due, 0} if rows else set()
+    if len(due) < len(rows):
+        rest = set(range(len(rows))).difference(due)
+        chosen.add(min(rest, key=lambda place: rows[place].due))  # the lowest of those that are due at the same time
+    return [rows[place] for place in sorted(chosen)]

@@ -78,9 +78,8 @@ class CommittedRms:
             data = self.keys[key] = KeyData()
         return data
 
-    def install_row(self, key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
-        """Replace, add or (``None``) remove one row, and update every index."""
-        data = self.data(key)
+    def install_row(self, key: SequenceKey, data: KeyData, position: int, row: OutboundMessage | None) -> None:
+        """Replace, add or (``None``) remove one row of a key, and update every index."""
         old = data.rows.get(position)
         if old is not None and row is not None and old.number == row.number and old.sequence_id == row.sequence_id:
             # Most changes only concern transmission or acknowledgement, and affect no other index.

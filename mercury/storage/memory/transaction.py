@@ -189,7 +189,8 @@ class MemoryTransaction:
                 self._dead_letters.check()
             if self._replay is not None:
                 self._replay.check()
-            self.peer_stores.check()
+            if self.peer_stores.changed:
+                self.peer_stores.check()
             for manager in managers:
                 manager.check()
             for manager in managers:
@@ -200,7 +201,8 @@ class MemoryTransaction:
                 self._attachments.install()
             if self._replay is not None:
                 self._replay.install()
-            self.peer_stores.install()
+            if self.peer_stores.changed:
+                self.peer_stores.install()
             if self.store.committed.attachments:
                 self._remove_attachments()
         return frozenset(topics)
