@@ -102,7 +102,7 @@ def test_the_seeds_cover_every_kind_of_fault() -> None:
     assert any(scenario.destination.max_ranges < 10 for scenario in scenarios)
 
 
-def test_what_a_process_remembers_of_due_work_is_what_its_store_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_remembers_of_due_work_the_times_that_its_store_has(monkeypatch: pytest.MonkeyPatch) -> None:
     """Seed 26 sets the clocks of its nodes, seed 2 loses commits, seed 16 holds requests back."""
     remembered = ProcessRun.due_at
     asked: Counter[bool] = Counter()

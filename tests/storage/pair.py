@@ -41,6 +41,8 @@ class Side:
     handled: list[str] = field(default_factory=list)
     policy: DestinationPolicy = field(default_factory=DestinationPolicy)
     limits: Limits = field(default_factory=Limits)
+    #: Whether messages may be delivered in the transaction that receives them.
+    on_arrival: bool = False
     #: Is called by the handler.
     on_put: Callable[[MessageContext, str], object] = lambda _context, _text: None
     settings: EngineSettings = field(default_factory=EngineSettings)
@@ -65,6 +67,7 @@ class Side:
             monotonic=lambda: 0.0,  # time stands still within a turn, so that no claim is asked for anew
         )
         self.engine.invocation.answer = self.held_exchanges.release
+        self.engine.note_others(not self.on_arrival)
 
     def _put(self, context: MessageContext, payload: Payload) -> None:
         text = payload.xml.decode()

@@ -108,6 +108,25 @@ def test_a_lone_message_at_its_destination(far: tuple[SqlStore, Relay]) -> None:
     assert handled == [5], "what is due; the buffer; the application's statement; the delivery; claims and commit"
 
 
+def test_a_lone_message_that_is_delivered_on_arrival(far: tuple[SqlStore, Relay]) -> None:
+    store, between = far
+    pair, numbers = Pair(MemoryStore(), store), iter(range(10))
+    pair.server = Side(
+        store,
+        on_put=lambda context, _: context.transaction.connection().execute(INSERT, {"id": next(numbers)}),
+        on_arrival=True,
+    )
+    for number in range(3):
+        pair.send([f"before {number}"])
+        pair.run(NOW)
+    pair.send(["lone"])
+    _, posts = pair.client.turn(NOW)
+    with between.counted() as received:
+        pair.carry(posts, NOW)
+    assert placed(store) == [0, 1, 2, 3]
+    assert received == [3], "the locks, the rows under them and the savepoint; the application's statement; the commit"
+
+
 def test_answers_read_ahead_hold_until_the_transaction_changes_something(store: SqlStore) -> None:
     query = Prepared(select(RMS_KEY.c.name).where(RMS_KEY.c.key_id == bindparam("key_id")))
     question = query, {"key_id": "a"}

@@ -26,7 +26,7 @@ from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 log = logging.getLogger("mercury.runtime")
 
 #: Seconds of calls in one transaction after which the second thread begins.
-LATE = 0.1
+OVERDUE = 0.1
 #: Seconds between two looks of the second thread while the calls last.
 PAUSE = 0.05
 
@@ -59,7 +59,7 @@ class SpareCommitter:
 
     def look(self) -> None:
         """Wake the thread if it is needed. Cheap: it is called for each arrival."""
-        if self._late(LATE) and self._arrivals.length:
+        if self._late(OVERDUE) and self._arrivals.length:
             self._woken.set()
 
     def end(self) -> None:
@@ -70,7 +70,7 @@ class SpareCommitter:
     def _run(self) -> None:
         while not self._ended.is_set():
             self._woken.wait()
-            while (late := self._late(LATE)) and not self._ended.is_set():
+            while (late := self._late(OVERDUE)) and not self._ended.is_set():
                 self.help(late)
                 self._ended.wait(PAUSE)
             self._woken.clear()

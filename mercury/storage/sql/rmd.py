@@ -97,7 +97,7 @@ class SqlRmd:
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
         for part in chunks(missing):
             ahead = queries.behind_locks(buffers, delivered) if len(part) == len(missing) else []
-            for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}, ahead):
+            for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}, ahead, savepoint=bool(delivered)):
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, locked)
         found = ((identifier, self._known.get(identifier)) for identifier in wanted)

@@ -9,6 +9,9 @@ from sqlalchemy import Connection, NestedTransaction
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 
+#: Begins the first savepoint of a transaction.
+FIRST_SAVEPOINT = "savepoint mercury_1"
+
 
 class Savepoints:
     """The nested savepoints that are open on a connection.
@@ -26,9 +29,10 @@ class Savepoints:
         #: The application's savepoint that was open around the kept one.
         self._kept_in: NestedTransaction | None = None
 
-    def begin(self) -> Savepoint:
+    def begin(self, *, begun: bool = False) -> Savepoint:
         """Begin a savepoint inside the open ones.
 
+        :param begun: the database has begun it already (`FIRST_SAVEPOINT`).
         :raises StorageError: the database does not answer.
         """
         depth = self._depth + 1
@@ -37,7 +41,8 @@ class Savepoints:
         # A savepoint that the application has begun since would be released with it, and one that has ended has taken
         # the kept one with it.
         releases = self._kept == depth and outer is self._kept_in
-        self._execute([f"release savepoint {name}", *begins] if releases else begins)
+        if not begun:
+            self._execute([f"release savepoint {name}", *begins] if releases else begins)
         self._depth, self._kept, self._kept_in = depth, 0, None
         return Savepoint(self, depth, outer)
 

@@ -21,6 +21,7 @@ from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, session_of
 from mercury.storage.sql.releasing import OWNER, are_many_bytes
 from mercury.storage.sql.round_trips import Call
+from mercury.storage.sql.savepoints import FIRST_SAVEPOINT
 from mercury.storage.sql.together import Change, together
 
 Parameters: TypeAlias = Mapping[str, Any]
@@ -171,24 +172,29 @@ class Statements:
         query: Select[Any] | ReturningInsert[Any] | Prepared,
         parameters: Parameters | None = None,
         ahead: Sequence[Question] = (),
+        *,
+        savepoint: bool = False,
     ) -> Sequence[Row]:
         """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file.
 
         :param ahead: queries to be answered behind it, as by `read_ahead`; only behind one without a change.
+        :param savepoint: as for `read_ahead`.
         """
         if ahead and isinstance(query, Prepared):
             self.send_pending()
             self._begun()
-            self.read_ahead([(query, parameters or {}), *ahead])
+            self.read_ahead([(query, parameters or {}), *ahead], savepoint=savepoint)
         else:
             self.writing()
         return self.read(query, parameters)
 
-    def read_ahead(self, questions: Sequence[Question]) -> None:
+    def read_ahead(self, questions: Sequence[Question], *, savepoint: bool = False) -> None:
         """Send queries in one round trip, if the database can; `read` returns their answers once, unless this
         transaction changes something before.
 
         The database answers one after the other: behind a query that locks rows, the rows are read under the lock.
+
+        :param savepoint: begin the first savepoint behind them; it is used if nothing is changed before.
         """
         self.send_pending()
         session = session_of(self._connected())
@@ -200,9 +206,13 @@ class Statements:
             values = each.parameters(parameters)
             assert isinstance(values, dict)
             calls.append(Call(each.text, values, each.binary))
+        if savepoint:
+            calls.append(Call(FIRST_SAVEPOINT, {}))
         self.statements += len(calls)
         with translated():
             found = fetch_together(self._connected(), session, calls)
+        if savepoint:
+            self._ahead[FIRST_SAVEPOINT] = found.pop()
         for question, each, rows in zip(questions, compiled, found, strict=True):
             self._ahead[_name_of(question)] = each.rows(rows)
 

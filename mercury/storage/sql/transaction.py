@@ -27,7 +27,7 @@ from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
 from mercury.storage.sql.round_trips import Call, CommitFailed
-from mercury.storage.sql.savepoints import Savepoint, Savepoints
+from mercury.storage.sql.savepoints import FIRST_SAVEPOINT, Savepoint, Savepoints
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statement_limit import StatementLimit
 from mercury.storage.sql.statements import Statements, StoreParts
@@ -187,10 +187,11 @@ class SqlTransaction(Statements):
         """
         if not self._writing and not self.joined:
             return None
+        begun = self._savepoints is None and FIRST_SAVEPOINT in self._ahead
         connection = self.writing()
         if self._savepoints is None:
             self._savepoints = Savepoints(connection, self.dialect)
-        return self._savepoints.begin()
+        return self._savepoints.begin(begun=begun)
 
     def restart(self) -> None:
         """Roll back everything that this transaction has done in the database, and begin again."""

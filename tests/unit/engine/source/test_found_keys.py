@@ -64,7 +64,7 @@ def test_key_that_is_due_after_the_query_is_found_although_its_event_is_over() -
     assert found.next(0.0, TURN) == ([late], False)
 
 
-def test_what_was_found_is_used_as_long_as_the_search_is_worth() -> None:
+def test_found_keys_are_used_as_long_as_the_search_for_them_is_worth() -> None:
     store = Store(1000)
     found = store.found()
     found.next(0.0, TURN)
