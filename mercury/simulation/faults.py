@@ -9,7 +9,7 @@ from mercury.errors import TransientStorageError
 from mercury.simulation.scenario import NodeFaults
 from mercury.simulation.stores import Interruptions
 from mercury.simulation.wrapped import WrappedStore
-from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.api import Capabilities, StorageManager, Transaction
 
 
 class SimulatedCrash(BaseException):
@@ -21,6 +21,8 @@ class FaultyStore(WrappedStore):
 
     def __init__(self, inner: StorageManager, faults: NodeFaults, chance: Random, interruptions: Interruptions) -> None:
         super().__init__(inner)
+        # Also with SQLite, so that delivery on arrival is interrupted at each statement.
+        self.capabilities = Capabilities(durable=True, delivers_on_arrival=True)
         self._interruptions = interruptions
         self._faults = faults
         self._chance = chance

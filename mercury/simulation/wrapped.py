@@ -35,10 +35,9 @@ class WrappedStore:
     It counts as durable: the inner store's committed state survives a simulated crash.
     """
 
-    capabilities = Capabilities(durable=True, delivers_on_arrival=True)
-
     def __init__(self, inner: StorageManager) -> None:
         self.inner = inner
+        self.capabilities = Capabilities(durable=True, delivers_on_arrival=inner.capabilities.delivers_on_arrival)
         #: The number of open transactions.
         self.open = 0
 

@@ -12,7 +12,7 @@ from mercury.storage import order
 from mercury.storage.api import Topic
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.locks import HeldLocks
-from mercury.storage.memory.rms_committed import NumberedRows
+from mercury.storage.memory.rms_committed import NumberedRows, due_at
 from mercury.storage.names import fetch_name
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES, fitting
@@ -155,7 +155,7 @@ class MemoryRms:
             found = sorted(found + [row for row in changed if not row.settled], key=lambda row: row.number or 0)
         del found[limit:]
         del found[fitting([0 if row.acknowledged else len(row.payload) for row in found], most_bytes) :]
-        return [row.copy() for row in (found if now is None else _due_at(found, now, one=one))]
+        return [row.copy() for row in (found if now is None else due_at(found, now, one=one))]
 
     def transmitted(self, rows: Sequence[OutboundMessage]) -> None:
         if rows:
@@ -413,13 +413,3 @@ class MemoryRms:
 
 def _of(keys: Mapping[str, SequenceKey], names: Iterable[str]) -> dict[str, SequenceKey]:
     return {name: keys[name] for name in names if name in keys}
-
-
-def _due_at(rows: list[OutboundMessage], now: float, *, one: bool) -> list[OutboundMessage]:
-    """The rows that are due (if ``one``, the lowest of them), the first row, and the row that is due next."""
-    due = [place for place, row in enumerate(rows) if row.due <= now][: 1 if one else None]
-    chosen = {*due, 0} if rows else set()
-    if len(due) < len(rows):
-        rest = set(range(len(rows))).difference(due)
-        chosen.add(min(rest, key=lambda place: rows[place].due))  # the lowest of those that are due at the same time
-    return [rows[place] for place in sorted(chosen)]

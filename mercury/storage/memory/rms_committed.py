@@ -239,3 +239,13 @@ class CommittedRms:
             return 0.0
         times = chain(self.times.items(), self.expiring.items())
         return min((at for key, at in times if free(f"rms {key.digest}")), default=None)
+
+
+def due_at(rows: list[OutboundMessage], now: float, *, one: bool) -> list[OutboundMessage]:
+    """The rows that are due (if ``one``, the lowest of them), the first row, and the row that is due next."""
+    due = [place for place, row in enumerate(rows) if row.due <= now][: 1 if one else None]
+    chosen = {*due, 0} if rows else set()
+    if len(due) < len(rows):
+        rest = set(range(len(rows))).difference(due)
+        chosen.add(min(rest, key=lambda place: rows[place].due))  # the lowest of those that are due at the same time
+    return [rows[place] for place in sorted(chosen)]
