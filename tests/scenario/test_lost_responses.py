@@ -8,6 +8,7 @@ import pytest
 
 from mercury.errors import ApplicationFault, SequenceFailed
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
+from mercury.storage.memory.rms_committed import KeyData
 from mercury.storage.records import OutboundMessage, SequenceKey
 
 from .foreign import RM11_SOAP12, Foreign, answer_to, brought
@@ -160,11 +161,11 @@ def damage_second_response(pair: Pair) -> list[str]:
     seen: list[str] = []
     install = pair.server.store.committed.rms.install_row
 
-    def installed(key: SequenceKey, position: int, row: OutboundMessage | None) -> None:
+    def installed(key: SequenceKey, data: KeyData, position: int, row: OutboundMessage | None) -> None:
         if row is not None and row.payload == body("re two"):
             row.damaged = True
             seen.append(row.message_id)
-        install(key, position, row)
+        install(key, data, position, row)
 
     pair.server.store.committed.rms.install_row = installed  # type: ignore[method-assign]
     return seen
