@@ -157,9 +157,14 @@ class Registry:
         self.noted: list[Node] = []
         self.added: list[tuple[float, list[Traffic]]] = []
         self.fails = False
+        self.has_others = False
 
     def note_node(self, node: Node) -> None:
         self.noted.append(node)
+
+    def others(self, identifier: str, since: float) -> bool:
+        assert (identifier, since) == ("n", self.noted[-1].seen_at - MEMBER_SILENT)
+        return self.has_others
 
     def forget_node(self, identifier: str) -> None:
         raise AssertionError(identifier)
