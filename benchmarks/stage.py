@@ -30,6 +30,8 @@ class HamperedStore(WrappedStore):
 
     delay = 0.0
     away = False
+    #: The number of transactions that have ended.
+    ended = 0
 
     def transaction(self) -> AbstractContextManager[Transaction]:
         if self.away:
@@ -38,6 +40,7 @@ class HamperedStore(WrappedStore):
 
     def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
         time.sleep(self.delay)
+        self.ended += 1
         super().leave(inner, error)
 
 

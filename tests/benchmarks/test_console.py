@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Table, func, select
 
-from benchmarks.console_pages import Asked, all_consoles, counted, measured, pages, rows_read, served
+from benchmarks.console_pages import Asked, counted, measured, one_console, pages, rows_read, served
 from benchmarks.console_store import Shown, fill
 from benchmarks.rounds import GivenUp
 from benchmarks.targets import TARGETS, Results
@@ -97,7 +97,7 @@ def test_rows_that_a_query_reads_and_does_not_use_are_counted(request: pytest.Fi
 def test_only_a_million_messages_are_held_against_the_target(tmp_path: Path) -> None:
     (target,) = [each for each in TARGETS if each.name.startswith("console page")]
     small = Asked(messages=FEW, sequences=SEQUENCES, stores=("sqlite",), requests=1)
-    records = list(all_consoles(str, tmp_path, small))
+    records = list(one_console("sqlite", str, tmp_path, small))
     assert target.verdict(Results(records)) == (None, "not measured")
     of_million = [{**record, "messages": 1_000_000, "max_ms": 50.0} for record in records]
     assert target.verdict(Results(of_million)) == (50.0, "aim met")

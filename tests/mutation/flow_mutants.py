@@ -371,7 +371,7 @@ FLOW = (
     ),
     Mutant(
         "work on a key costs the acknowledgement",
-        (Change("mercury.engine.destination.reception:Reception._commit", "if refilled:", "if False:"),),
+        (Change("mercury.engine.destination.reception:Reception._commit", "if refilled or delivers:", "if delivers:"),),
         test="tests/storage/test_refill.py::test_work_that_fails_is_left_to_the_worker_and_the_acknowledgement_is_kept",
     ),
 )

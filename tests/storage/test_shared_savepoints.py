@@ -199,7 +199,6 @@ def test_under_at_most_once_no_message_is_handled_twice_although_one_fails(sql_u
 def test_runs_after_a_failure_repeat_no_call_for_another(sql_url: str, pair_of: PairOf) -> None:
     shop = Shop(DestinationPolicy(on_failure=OnFailure.SKIP, max_attempts=1))
     pair = pair_of(shop, sql_url)
-    pair.server._process.engine.note_others(True)  # so that each run has all twenty messages
     shop.refuse(*range(10, 1000, 10))
     runs = shared.SEPARATE_RUNS + 2
     repeated = []

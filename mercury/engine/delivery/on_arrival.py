@@ -82,7 +82,8 @@ class ArrivalDelivery:
         """
         times = self.savepoints.times
         names = [name for name, service in sequences.items() if times.is_quick(service)] if self._may else []
-        if not names or self._only_stores():
+        # While a call takes long, no second one is begun that could too: then nobody would receive anything.
+        if not names or self._only_stores() or self.late(SECONDS):
             yield None
             return
         if not self.turns.wait_for(names, PATIENCE) and len(names) == 1:

@@ -237,7 +237,8 @@ class Reception:
         if (
             waiting is not None
             and not (exchange.envelope.ack_requests or exchange.ack_requests)
-            and (exchange.taken or _is_at_work(batch, waiting))  # its response comes to the held exchange
+            # Its response comes to the held exchange, also if it was handled in this transaction.
+            and ((exchange.taken and not waiting.repeated) or _is_at_work(batch, waiting))
         ):
             # HTTP-05: .NET treats an acknowledgement alone as an empty response; after an empty 202 it repeats the
             # request.
