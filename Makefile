@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
+# Tests start many processes: without bytecode, each would compile Mercury again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -30,6 +33,7 @@ lossy: $(STAMP) ## Exchange messages through a network that loses, repeats and c
 
 .PHONY: test
 test: $(STAMP) ## Run all tests (about 20 minutes on two cores); the end says why tests were skipped
+	$(BIN)/python -m compileall -q -j 0 mercury
 	$(BIN)/python -m pytest -rs -n 3 --dist loadfile
 
 .PHONY: check
