@@ -205,7 +205,7 @@ def test_last_message_of_wsrm_1_0_ends_the_buffer_on_arrival() -> None:
     assert desk.buffer(sequence).machine.finished
 
 
-def test_what_is_acknowledged_at_delivery_is_acknowledged_in_the_reply() -> None:
+def test_messages_that_are_acknowledged_at_delivery_are_acknowledged_in_the_reply() -> None:
     desk = Desk(policy=replace(DESTINATION, acknowledge_at=AcknowledgeAt.DELIVERY), known=False)
     sequence = desk.open()
     (stored,) = desk.node.get_all([desk.foreign.note(sequence, 1)])

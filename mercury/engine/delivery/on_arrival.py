@@ -82,7 +82,7 @@ class ArrivalDelivery:
         """
         times = self.savepoints.times
         names = [name for name, service in sequences.items() if times.is_quick(service)] if self._may else []
-        # While a call takes long, no second one is begun that could too: then nobody would receive anything.
+        # While a call takes long, no second one is begun that could too: then no message would be received.
         if not names or self._only_stores() or self.late(SECONDS):
             yield None
             return
