@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
@@ -17,6 +18,7 @@ from mercury.engine.exchange import Response
 from mercury.errors import TransientStorageError
 from mercury.statemachine.policy import AcknowledgeAt, OnFailure
 from mercury.statemachine.protocol import RmVersion
+from mercury.storage.api import Transaction
 
 from .desk import Desk, worked_on
 from .foreign import RM10_SOAP12, Foreign
@@ -166,17 +168,20 @@ def test_bytes_of_a_delivered_message_do_not_count_for_the_limits() -> None:
 
 def test_handler_sends_in_the_same_transaction() -> None:
     pair = Pair()
-    desk, pair.server.on_call = pair.link(), None
-    desk.notes("before")
+    link = pair.link()
+    link.notes("before")
     pair.run()
-    back = pair.server.to("http://client/services/orders", "back")
-    pair.server.on_call = lambda context, text: back.notes(f"re {text}", tx=context.transaction)
-    desk.notes("there")
+    back = pair.server.to(pair.client, "back")
+
+    def pass_on(context: MessageContext, text: str) -> None:
+        back.notes(f"re {text}", tx=cast("Transaction", context.transaction))
+
+    pair.server.on_call = pass_on
+    link.notes("there")
     pair.run()
-    pair.server.on_call = None
     assert pair.server.handled == ["before", "there"]
     assert pair.client.handled == ["re there"]
-    desk.close()
+    link.close()
     back.close()
     pair.advance(5)
     pair.assert_ended()
@@ -254,13 +259,18 @@ def test_fault_of_a_handler_is_the_response_and_its_work_is_undone() -> None:
 def test_failed_call_is_recorded_and_repeated_as_that_of_the_invoker() -> None:
     desk = Desk()
     one, other = desk.open(), desk.open()
-    desk.node.on_call = lambda context, _text: 1 / 0 if (context.sequence, context.number) == (one, 2) else None
+
+    def fail(context: MessageContext, _text: str) -> None:
+        if (context.sequence, context.number) == (one, 2):
+            raise ValueError("not now")
+
+    desk.node.on_call = fail
     desk.get(*(desk.foreign.note(each, number) for each in (one, other) for number in (1, 2, 3)))
     assert desk.stored(one) == [2, 3], "in order, the third waits for it"
     assert desk.stored(other) == [], "another sequence does not"
     failed = desk.buffer(one)
     assert (failed.attempts, failed.retry_at) == (1, desk.world.now + 0.5)
-    assert "ZeroDivisionError" in (failed.last_error or "")
+    assert "ValueError: not now" in (failed.last_error or "")
     (event,) = desk.node.seen(HandlerFailed)
     assert (event.number, event.attempt, event.retry_at) == (2, 1, failed.retry_at)
     desk.node.on_call = None

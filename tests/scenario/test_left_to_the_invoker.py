@@ -1,0 +1,368 @@
+"""What cannot be delivered in the transaction that receives it is stored, and the invoker delivers it (decision 92)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from mercury.engine.application import MessageContext, Operation
+from mercury.engine.delivery import on_arrival
+from mercury.engine.delivery.on_arrival import SECONDS, STORING_TURNS
+from mercury.engine.exchange import Arrival
+from mercury.engine.rates import RateSettings
+from mercury.statemachine.messages import IncompleteSequenceBehavior
+from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
+from mercury.storage.attachments import Attachments, StoredPart
+from mercury.storage.memory.invoker import MemoryInvoker
+from mercury.storage.records import InboundMessage
+from mercury.wire.envelope import Payload
+
+from .desk import Desk, deliver_again, worked_on
+from .foreign import Foreign, identifier_in
+from .harness import DESTINATION, NOTE
+from .harness.words import SERVICE
+from .test_backlog_bytes import REFUSED, large, post, says
+from .test_responses_that_stay import OFFERED, ask, server
+
+
+@pytest.fixture(autouse=True)
+def _without_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other thread ever ends its work: arrivals do not wait for it."""
+    monkeypatch.setattr(on_arrival, "PATIENCE", 0.0)
+
+
+def assert_left(desk: Desk, sequence: str, *numbers: int) -> None:
+    """These messages were stored, and none of them was handled."""
+    assert desk.node.handled == []
+    assert desk.stored(sequence) == list(numbers)
+
+
+def assert_handled_by_worker(desk: Desk, sequence: str, *numbers: int) -> None:
+    """The invoker handles what is left, in order."""
+    deliver_again(desk.node)
+    desk.work()
+    assert desk.node.handled == [f"note {number}" for number in numbers]
+    assert desk.stored(sequence) == []
+
+
+# --- what a service or its policy asks for ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        replace(DESTINATION, assurance=DeliveryAssurance.AT_MOST_ONCE),
+        replace(DESTINATION, assurance=DeliveryAssurance.AT_LEAST_ONCE),
+        replace(DESTINATION, in_order=False),
+    ],
+    ids=["at most once", "at least once", "in any order"],
+)
+def test_other_assurances_need_runs_of_their_own(policy: DestinationPolicy) -> None:
+    desk = Desk(policy=policy)
+    sequence = desk.open()
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+    assert_handled_by_worker(desk, sequence, 1)
+
+
+def test_sequence_that_is_discarded_as_a_whole_unless_it_is_complete_is_not_delivered_in_part() -> None:
+    behavior = IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE
+    desk = Desk(policy=replace(DESTINATION, incomplete_behavior=behavior), known=False)
+    whole, begun = desk.open(), desk.open()
+    desk.get(desk.foreign.note(whole, 1), desk.foreign.terminate(whole, 1))
+    desk.work()
+    assert desk.node.handled == ["note 1"], "its handler is known to be quick"
+    desk.note(begun, 1)
+    assert desk.stored(begun) == [1]
+    assert desk.node.handled == ["note 1"]
+
+
+def test_calls_of_a_service_with_a_limited_rate_are_counted_by_the_invoker() -> None:
+    desk = Desk(rates=RateSettings(services=(f"{SERVICE}=2",)))
+    sequence = desk.open()
+    desk.note(sequence, 1, 2, 3)
+    assert_left(desk, sequence, 1, 2, 3)
+
+
+def test_messages_of_a_service_that_this_process_does_not_host_any_more_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    sequence = desk.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(desk.node.registry), "services", lambda _self: frozenset({"another"}))
+        desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+    assert_handled_by_worker(desk, sequence, 1)
+
+
+def test_of_messages_that_arrive_together_only_those_of_quick_services_are_handled() -> None:
+    desk = Desk(known=False)
+    desk.node.registry.add_service("slow", [Operation(name="Note", action=NOTE, response_action=None, call=_never)])
+    desk.learn()
+    (made,) = desk.node.get_all([desk.foreign.create()], "services/slow")
+    slow, quick = identifier_in(made), desk.open()
+    desk.node.receive(
+        [
+            Arrival(http=desk.foreign.note(each, 1), service=service, url=desk.node.service_url, peer="stranger")
+            for each, service in ((slow, "slow"), (quick, SERVICE))
+        ]
+    )
+    assert desk.node.handled == ["note 1"]
+    assert desk.stored(quick) == []
+    assert desk.stored(slow) == [1]
+
+
+def _never(_context: MessageContext, _payload: Payload) -> None:
+    raise AssertionError("nobody knows how long this takes")
+
+
+def test_no_handler_of_a_paused_service_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk()
+    sequence = desk.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(MemoryInvoker, "paused", lambda _self: frozenset({SERVICE}))  # no operator works on this store
+        desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+
+
+def test_message_that_an_operator_has_parked_is_dropped_by_the_invoker() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.buffer(sequence).parked = 1
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+    desk.work()
+    assert [text for text, _ in desk.node.letters_by_text()] == ["note 1"]
+
+
+# --- other processes and threads --------------------------------------------------------------------------------------
+
+
+def test_while_other_processes_host_services_on_the_store_nothing_is_delivered_on_arrival() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.node.engine.note_others(True)
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+    desk.node.engine.note_others(False)
+    desk.note(sequence, 2)
+    assert desk.node.handled == ["note 1", "note 2"], "it is alone again"
+
+
+def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None:
+    desk = Desk(known=False)
+    desk.node.watched.capabilities = replace(desk.node.watched.capabilities, delivers_on_arrival=False)
+    desk.node.engine = type(desk.node.engine)(
+        store=desk.node.watched,
+        application=desk.node.registry,
+        observers=desk.node.observers,
+        ids=desk.node.ids,
+        settings=desk.node.settings,
+        monotonic=lambda: desk.world.now,
+    )
+    desk.learn()
+    sequence = desk.open()
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+
+
+def test_messages_of_a_sequence_that_another_process_delivers_from_are_stored_and_those_of_others_handled() -> None:
+    desk = Desk()
+    claimed, free = desk.open(), desk.open()
+    assert desk.node.store.claim(f"invoker {claimed}", "another process", desk.world.now, 60.0)
+    desk.get(desk.foreign.note(claimed, 1), desk.foreign.note(free, 1))
+    assert desk.stored(claimed) == [1]
+    assert [context.sequence for context in desk.node.contexts] == [free]
+
+
+def test_claim_that_is_lost_during_the_calls_undoes_them() -> None:
+    desk = Desk()
+    sequence = desk.open()
+
+    def stopped(_context: MessageContext, _text: str) -> None:
+        desk.world.now += 1000
+        assert desk.node.store.claim(f"invoker {sequence}", "another process", desk.world.now, 60.0)
+
+    desk.node.on_call = stopped
+    assert desk.note(sequence, 1) == ["acknowledgement"]
+    assert desk.called == [1]
+    assert_left(desk, sequence, 1)
+
+
+def test_messages_of_a_sequence_that_another_thread_delivers_from_are_stored() -> None:
+    desk = Desk()
+    busy, free = desk.open(), desk.open()
+    with worked_on(desk.node, busy):
+        desk.get(desk.foreign.note(busy, 1), desk.foreign.note(free, 1))
+        assert desk.stored(busy) == [1]
+        assert [context.sequence for context in desk.node.contexts] == [free]
+
+
+def test_transaction_that_waits_in_vain_for_a_thread_lets_the_next_ones_store_at_once() -> None:
+    desk = Desk()
+    busy, free = desk.open(), desk.open()
+    with desk.node.engine.invocation._turns.alone([busy]):  # type: ignore[union-attr]
+        desk.note(busy, 1)
+    for number in range(1, STORING_TURNS + 1):
+        desk.note(free, number)
+    assert_left(desk, free, *range(1, STORING_TURNS + 1))
+    desk.note(free, STORING_TURNS + 1)
+    assert desk.stored(free) == [], "then they are delivered again, with what has waited"
+
+
+def test_buffer_of_a_delivery_is_not_worked_on_by_another_thread_meanwhile() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    reserved: list[list[str]] = []
+
+    def look(_context: MessageContext, _text: str) -> None:
+        with desk.node.engine.invocation._turns.alone([sequence]) as mine:  # type: ignore[union-attr]
+            reserved.append(mine)
+
+    desk.node.on_call = look
+    desk.note(sequence, 1)
+    assert reserved == [[]]
+
+
+# --- what is in the buffer --------------------------------------------------------------------------------------------
+
+
+def test_message_that_fills_a_gap_is_stored_with_those_behind_it() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.note(sequence, 2)
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1, 2)
+    assert_handled_by_worker(desk, sequence, 1, 2)
+
+
+@pytest.mark.parametrize("kind", ["damaged", "with attachments"])
+def test_waiting_rows_that_need_more_than_a_call_are_settled_first(kind: str) -> None:
+    desk = Desk()
+    sequence = desk.open()
+    with worked_on(desk.node, sequence):
+        desk.note(sequence, 1)
+    rows = desk.node.store.committed.invoker.buffers[sequence].rows
+    rows[1] = _changed(rows[1], kind)
+    desk.note(sequence, 2)
+    assert_left(desk, sequence, 1, 2)
+
+
+def _changed(row: InboundMessage, kind: str) -> InboundMessage:
+    if kind == "damaged":
+        return replace(row, damaged=True)
+    return replace(row, attachments=Attachments("one", (StoredPart("part", 5),)))
+
+
+@pytest.mark.parametrize("waiting", [2, 3])
+def test_a_long_queue_is_left_to_the_invoker(waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(on_arrival, "MOST_BEFORE", 2)
+    desk = Desk()
+    sequence = desk.open()
+    with worked_on(desk.node, sequence):
+        desk.note(sequence, *range(1, waiting + 1))
+    desk.note(sequence, waiting + 1)
+    assert desk.stored(sequence) == ([] if waiting == 2 else [1, 2, 3, 4])
+
+
+def test_buffer_whose_delivery_has_failed_lately_is_left_alone() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.node.engine.invocation._cool_down.add(sequence, desk.world.now)  # type: ignore[union-attr]
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+
+
+def test_sequence_that_follows_another_waits_for_it() -> None:
+    desk = Desk()
+    before = desk.open()
+    after = desk.open(follows=before)
+    desk.note(after, 1)
+    assert_left(desk, after, 1)
+
+
+def test_messages_that_wait_in_a_closed_sequence_are_left_to_the_invoker() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    with worked_on(desk.node, sequence):
+        desk.note(sequence, 1)
+    desk.get(desk.foreign.close(sequence, 1))
+    assert desk.note(sequence, 2) == ["fault SequenceClosed"]
+    assert_left(desk, sequence, 1)
+    assert_handled_by_worker(desk, sequence, 1)
+
+
+def test_message_of_a_terminated_or_an_unknown_sequence_calls_nothing() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.get(desk.foreign.terminate(sequence))
+    assert desk.note(sequence, 1) == ["fault SequenceTerminated"]
+    assert desk.note("urn:unknown", 1) == ["fault UnknownSequence"]
+    assert desk.called == []
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def test_calls_end_after_some_time_and_the_rest_is_stored() -> None:
+    desk = Desk()
+    sequence = desk.open()
+
+    def takes(_context: MessageContext, _text: str) -> None:
+        desk.world.now += SECONDS / 2.5
+
+    desk.node.on_call = takes
+    desk.note(sequence, *range(1, 11))
+    assert desk.node.handled == ["note 1", "note 2", "note 3"]
+    assert desk.stored(sequence) == list(range(4, 11))
+    desk.node.on_call = None
+    desk.work()
+    assert desk.called == list(range(1, 11))
+
+
+def test_sequences_of_calls_that_take_long_are_known_until_their_transaction_ends() -> None:
+    desk = Desk()
+    sequence, other = desk.open(), desk.open()
+    known: list[frozenset[str]] = []
+
+    def takes(_context: MessageContext, _text: str) -> None:
+        known.append(desk.node.engine.late_deliveries(0.1))
+        desk.world.now += 0.1
+        known.append(desk.node.engine.late_deliveries(0.1))
+        known.append(desk.node.engine.late_deliveries(0.2))
+
+    desk.node.on_call = takes
+    desk.get(desk.foreign.note(sequence, 1), desk.foreign.note(other, 1))
+    assert known[:3] == [frozenset(), {sequence, other}, frozenset()]
+    assert desk.node.engine.late_deliveries(0.0) == frozenset()
+
+
+def test_a_transaction_that_fails_is_not_late_for_ever() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.node.watched.fail()
+    desk.note(sequence, 1)
+    assert desk.called == [1]
+    desk.world.now += 100
+    assert desk.node.engine.late_deliveries(0.1) == frozenset()
+
+
+# --- requests that are refused as busy --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mercury", [True, False])
+def test_client_of_mercury_is_asked_for_the_acknowledgement_of_responses_when_a_request_is_refused_as_busy(
+    *, mercury: bool
+) -> None:
+    # The acknowledgement of the responses may be lost: without another one they would take the room for ever.
+    node, foreign = server(), Foreign()
+    (made,) = node.get_all([foreign.create(offer=f"{OFFERED}:0", **({"follows": "urn:before"} if mercury else {}))])
+    sequence = identifier_in(made)
+    ask(node, foreign, sequence, *range(1, 12))
+    replies = [post(node, foreign.ask(sequence, number, large(number))) for number in range(12, 40)]
+    refused = [reply for reply in replies if says(reply) == REFUSED]
+    assert refused
+    asked = [b"AckRequested" in reply.body and f"{OFFERED}:0".encode() in reply.body for reply in refused]
+    assert set(asked) == {mercury}
+    others = [reply for reply in replies if reply not in refused]
+    assert not any(b"AckRequested" in reply.body for reply in others)
