@@ -103,7 +103,8 @@ class ArrivalQueue(Generic[T]):
                 self._held_up += 1
                 self._room.wait(timeout)
                 self._held_up -= 1
-            added = min(len(arrivals), self._most_waiting - len(self._waiting))
+            # More may wait than may be added: those that were put back.
+            added = max(0, min(len(arrivals), self._most_waiting - len(self._waiting)))
             self._waiting.extend(arrivals[:added])
             urgent = self._urgent_of(arrivals[:added])
             self._urgent += urgent
@@ -137,8 +138,6 @@ class ArrivalQueue(Generic[T]):
             taken = self._pop()
             self._expected = max(len(taken), self._expected // 2)
             self._taken_at = self._clock()
-            for _ in range(min(self._held_up, len(taken))):
-                self._room.notify()
         return taken
 
     def _let_gather(self, until: float) -> None:
@@ -164,6 +163,8 @@ class ArrivalQueue(Generic[T]):
     def _pop(self) -> list[T]:
         taken = [self._waiting.popleft() for _ in range(self._fitting())]
         self._urgent -= self._urgent_of(taken)
+        for _ in range(min(self._held_up, len(taken))):
+            self._room.notify()
         return taken
 
     def _urgent_of(self, arrivals: Sequence[T]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Container
+from collections.abc import Callable, Container
 from types import TracebackType
 
 import pytest
@@ -15,8 +15,11 @@ from mercury.engine.runtime.group_commit import (
     MOST_GATHERED,
     ArrivalQueue,
 )
+from tests.acceptance.processes import eventually
+from tests.patience import patience
 
 MOST = 256
+PATIENCE = patience(30.0)
 
 
 class Arrivals:
@@ -221,3 +224,57 @@ def test_thread_that_waits_for_room_goes_on_when_some_are_taken() -> None:
         taken += queue.take()
     thread.join(60.0)
     assert taken == [1, 2]
+
+
+def test_arrivals_that_are_put_back_come_before_those_that_came_meanwhile() -> None:
+    arrivals = Arrivals(most=3)
+    arrivals.queue.put([1.0, 2.0, 3.0, 4.0])
+    taken = arrivals.queue.take_waiting()
+    assert taken == [1.0, 2.0, 3.0]
+    arrivals.queue.put([5.0])
+    arrivals.queue.put_back([1.0, 3.0])
+    assert arrivals.queue.take() == [1.0, 3.0, 4.0]
+    assert arrivals.queue.take() == [5.0]
+
+
+def test_queue_that_has_more_than_it_may_because_some_were_put_back_takes_no_other() -> None:
+    arrivals = filled(Arrivals(most_waiting=2), 2)
+    taken = arrivals.queue.take_waiting()
+    assert arrivals.queue.put([0.0] * 2) == 2
+    arrivals.queue.put_back(taken)
+    assert arrivals.queue.put([0.0] * 3) == 0
+    assert arrivals.taken(1) == [4], "none is lost, and none is there twice"
+
+
+def test_message_that_is_put_back_still_ends_the_wait_of_acknowledgements() -> None:
+    arrivals = Arrivals(1.0, can_wait=(0.0, 1.0))
+    arrivals.queue.put([0.5])
+    arrivals.queue.put_back(arrivals.queue.take_waiting())
+    arrivals.now = 0.6
+    assert arrivals.taken(1) == [1]
+    assert arrivals.now == 0.6
+
+
+def waiting_thread(queue: ArrivalQueue[int], work: Callable[[], object], *, for_room: bool) -> threading.Thread:
+    """A thread that waits for the queue."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    eventually(lambda: bool(queue._held_up if for_room else queue._wake_at), "it waits")
+    return thread
+
+
+def test_thread_that_waits_for_room_goes_on_when_another_one_takes_in_place_of_the_taking_thread() -> None:
+    queue = ArrivalQueue[int](1, MOST)
+    queue.put([1])
+    thread = waiting_thread(queue, lambda: queue.put([2], 3600.0), for_room=True)
+    assert queue.take_waiting() == [1]
+    thread.join(PATIENCE)
+    assert queue.take_waiting() == [2]
+
+
+def test_taking_thread_is_woken_by_what_is_put_back() -> None:
+    queue, taken = ArrivalQueue[int](100, MOST), list[int]()
+    thread = waiting_thread(queue, lambda: taken.extend(queue.take()), for_room=False)
+    queue.put_back([1])
+    thread.join(PATIENCE)
+    assert taken == [1]
