@@ -95,21 +95,31 @@ def test_messages_of_a_service_that_this_process_does_not_host_any_more_wait(mon
     assert_handled_by_worker(desk, sequence, 1)
 
 
+class TwoServices(Desk):
+    """A second service has the handler ``slow``, which was never called; each has a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__(known=False)
+        operation = Operation(name="Note", action=NOTE, response_action=None, call=_never)
+        self.node.registry.add_service("slow", [operation])
+        self.learn()
+        (made,) = self.node.get_all([self.foreign.create()], "services/slow")
+        self.slow, self.quick = identifier_in(made), self.open()
+
+    def note_both(self) -> None:
+        """A message of each arrives, in one transaction."""
+        sent = [(self.foreign.note(self.slow, 1), "slow"), (self.foreign.note(self.quick, 1), SERVICE)]
+        self.node.receive(
+            [Arrival(http=http, service=name, url=self.node.service_url, peer="stranger") for http, name in sent]
+        )
+
+
 def test_of_messages_that_arrive_together_only_those_of_quick_services_are_handled() -> None:
-    desk = Desk(known=False)
-    desk.node.registry.add_service("slow", [Operation(name="Note", action=NOTE, response_action=None, call=_never)])
-    desk.learn()
-    (made,) = desk.node.get_all([desk.foreign.create()], "services/slow")
-    slow, quick = identifier_in(made), desk.open()
-    desk.node.receive(
-        [
-            Arrival(http=desk.foreign.note(each, 1), service=service, url=desk.node.service_url, peer="stranger")
-            for each, service in ((slow, "slow"), (quick, SERVICE))
-        ]
-    )
+    desk = TwoServices()
+    desk.note_both()
     assert desk.node.handled == ["note 1"]
-    assert desk.stored(quick) == []
-    assert desk.stored(slow) == [1]
+    assert desk.stored(desk.quick) == []
+    assert desk.stored(desk.slow) == [1]
 
 
 def _never(_context: MessageContext, _payload: Payload) -> None:
@@ -187,6 +197,23 @@ def test_claim_that_is_lost_during_the_calls_undoes_them() -> None:
     assert desk.note(sequence, 1) == ["acknowledgement"]
     assert desk.called == [1]
     assert_left(desk, sequence, 1)
+
+
+def test_a_claim_that_was_taken_away_is_not_relied_on_again() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    resource, claims = f"invoker {sequence}", desk.node.store._claims
+
+    def suspended(_context: MessageContext, _text: str) -> None:
+        claims[resource].until = 0.0  # as an operator takes it, who does not wait for the end of the lease
+        assert desk.node.store.claim(resource, "an operator", desk.world.now, 3600.0)
+
+    desk.node.on_call = suspended
+    desk.note(sequence, 1)
+    deliver_again(desk.node)
+    desk.note(sequence, 2)
+    assert desk.called == [1], "no other call is made and undone"
+    assert_left(desk, sequence, 1, 2)
 
 
 def test_messages_of_a_sequence_that_another_thread_delivers_from_are_stored() -> None:
@@ -335,6 +362,31 @@ def test_sequences_of_calls_that_take_long_are_known_until_their_transaction_end
     desk.get(desk.foreign.note(sequence, 1), desk.foreign.note(other, 1))
     assert known[:3] == [frozenset(), {sequence, other}, frozenset()]
     assert desk.node.engine.late_deliveries(0.0) == frozenset()
+
+
+def test_sequences_without_a_call_that_such_a_transaction_has_locked_are_known_too() -> None:
+    # What arrives of them waits for the end of the calls, and so would the thread that takes it.
+    desk = TwoServices()
+    known: list[frozenset[str]] = []
+    desk.node.on_call = lambda *_: known.append(desk.node.engine.late_deliveries(0.0))
+    desk.note_both()
+    assert known == [{desk.slow, desk.quick}]
+
+
+def test_messages_that_arrive_during_the_calls_of_another_transaction_are_stored() -> None:
+    # They come in a second thread, because the calls take long: those of other messages may take as long.
+    desk = Desk()
+    sequence, other = desk.open(), desk.open()
+
+    def takes(context: MessageContext, _text: str) -> None:
+        if context.sequence == sequence:
+            desk.world.now += 1.0
+            desk.note(other, 1)
+
+    desk.node.on_call = takes
+    desk.note(sequence, 1)
+    assert [context.sequence for context in desk.node.contexts] == [sequence]
+    assert desk.stored(other) == [1]
 
 
 def test_a_transaction_that_fails_is_not_late_for_ever() -> None:

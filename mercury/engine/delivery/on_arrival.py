@@ -23,6 +23,7 @@ from mercury.engine.delivery.saving import end_responses, pass_messages, respond
 from mercury.engine.delivery.several import is_simple
 from mercury.engine.delivery.shared import SharedSavepoints
 from mercury.engine.delivery.turns import Turns
+from mercury.errors import Conflict
 from mercury.statemachine import events
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.storage.api import Transaction
@@ -97,8 +98,11 @@ class ArrivalDelivery:
             run = ArrivalRun(self, claims, now)
             try:
                 yield run
-            except Exception:
+            except Exception as error:
                 self._store_only()
+                if isinstance(error, Conflict):  # perhaps a claim was taken away: the store is asked for it again
+                    for claim in claims.values():
+                        self.context.claims.lost(claim)
                 raise
             finally:
                 self.ended(run)
@@ -131,12 +135,12 @@ class ArrivalDelivery:
             self._calling.pop(run, None)
 
     def late(self, seconds: float) -> frozenset[str]:
-        """The sequences of transactions whose calls have taken longer: what arrives of them would wait for a lock."""
+        """The sequences that transactions have locked whose calls have taken longer: arrivals of them would wait."""
         if not self._calling:
             return frozenset()
         with self._mutex:
             before = self.context.claims.monotonic() - seconds
-            return frozenset(name for run, began in self._calling.items() if began <= before for name in run.claims)
+            return frozenset(name for run, began in self._calling.items() if began <= before for name in run.locked)
 
 
 class ArrivalRun:
@@ -150,6 +154,8 @@ class ArrivalRun:
         self._delivery = delivery
         self._context = delivery.context
         self._now = now
+        #: All sequences that the transaction has locked; those with messages for it are among them.
+        self.locked: frozenset[str] = frozenset()
         #: The locked buffers, by sequence.
         self.buffers: dict[str, InvokerRecord] = {}
         #: The runs on the buffers that may be delivered from; those whose messages were passed to the application.
@@ -172,6 +178,7 @@ class ArrivalRun:
 
         :param requests: the sequences as locked, before anything of the arrivals is in them.
         """
+        self.locked = frozenset(requests)
         self.buffers, paused = tx.invoker.lock(sorted(self.claims)), tx.invoker.paused()
         behind: dict[str, int] = {}
         for name, record in self.buffers.items():

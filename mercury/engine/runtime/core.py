@@ -283,7 +283,8 @@ class Engine:
             self.on_arrival.is_alone = not others
 
     def late_deliveries(self, seconds: float) -> frozenset[str]:
-        """The sequences of transactions of arrivals whose calls have taken longer. May be called in any thread."""
+        """The sequences that transactions of arrivals have locked whose calls have taken longer. May be called in any
+        thread."""
         return self.on_arrival.late(seconds) if self.on_arrival is not None else frozenset()
 
     def services(self) -> frozenset[str] | None:

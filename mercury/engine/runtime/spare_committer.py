@@ -2,7 +2,7 @@
 
 Handlers that are known to be quick are called in the transaction that receives their messages (`ArrivalDelivery`). If
 such a call takes long after all, a second thread handles what arrives meanwhile, apart from what concerns the sequences
-of that transaction: it waits for the end of the call.
+of that transaction: it waits for the end of the call. The second thread only stores, as its calls might take as long.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.statemachine.messages import (
     CloseSequence,
     CloseSequenceResponse,
+    CreateSequence,
     MakeConnection,
     TerminateSequence,
     TerminateSequenceResponse,
@@ -37,7 +38,7 @@ class SpareCommitter:
     """The second thread.
 
     :param arrivals: the queue of the committer.
-    :param late: returns the sequences of transactions whose calls have taken longer than so many seconds.
+    :param late: returns the sequences that transactions have locked whose calls have taken longer than so many seconds.
     :param decode: decodes an arrival to a service.
     :param answer: handles arrivals in one transaction and passes their answers on; it never raises.
     """
@@ -79,16 +80,22 @@ class SpareCommitter:
     def help(self, late: frozenset[str]) -> None:
         """Handle what waits, apart from what concerns these sequences."""
         waiting = [(self._decoded(arrival), on_answer) for arrival, on_answer in self._arrivals.take_waiting()]
-        apart = [each for each in waiting if not late.isdisjoint(names_of(each[0], late))]
+        apart: list[_Waiting] = []
+        others: list[_Waiting] = []
+        for each in waiting:
+            (others if late.isdisjoint(names_of(each[0], late)) else apart).append(each)
         self._arrivals.put_back(apart)
-        others = [each for each in waiting if each not in apart]
         if others:
             self._answer(others)
 
     def _decoded(self, arrival: Arrival) -> Arrival:
         if arrival.envelope is not None:
             return arrival
-        return replace(arrival, envelope=self._decode(arrival.http, arrival.service))
+        try:
+            return replace(arrival, envelope=self._decode(arrival.http, arrival.service))
+        except Exception:  # the transaction decodes it again, and answers it
+            log.exception("an arrival could not be decoded")
+            return arrival
 
 
 def names_of(arrival: Arrival, every: Iterable[str] = ()) -> set[str]:
@@ -106,6 +113,8 @@ def names_of(arrival: Arrival, every: Iterable[str] = ()) -> set[str]:
         case CloseSequence(identifier=identifier) | TerminateSequence(identifier=identifier):
             names.add(identifier)
         case CloseSequenceResponse(identifier=identifier) | TerminateSequenceResponse(identifier=identifier):
+            names.add(identifier)
+        case CreateSequence(follows=str(identifier)):
             names.add(identifier)
         case MakeConnection():
             names.update(every)
