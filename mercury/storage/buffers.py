@@ -92,7 +92,10 @@ class InvokerBufferManager(BufferAges, Protocol):
         """As `save_delivered` for each of these buffers, whose messages below `InvokerBuffer.next` are consumed."""
 
     def save_locked(self, records: Collection[InvokerRecord]) -> None:
-        """Save buffers that `lock` has locked and returned. No consumed message of them is in the store."""
+        """Save buffers that `lock` has locked and returned. No consumed message of them is in the store.
+
+        :raises LockOrderError: one of them is not locked.
+        """
 
     def delete(self, sequence: str) -> None:
         """Delete a buffer and its rows."""

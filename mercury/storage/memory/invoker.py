@@ -130,6 +130,7 @@ class MemoryInvoker:
 
     def save_locked(self, records: Collection[InvokerRecord]) -> None:
         for record in records:
+            self._locks.require(order.INVOKER, record.sequence)
             self.save_delivered(record, consumed=())
 
     def delete(self, sequence: str) -> None:

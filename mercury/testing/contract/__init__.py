@@ -21,6 +21,7 @@ TESTS = (
     "invoker",
     "invoker_due",
     "lifetimes",
+    "locked_buffers",
     "locking",
     "many_threads",
     "members",
