@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutation.access_mutants import ACCESS
+from tests.mutation.arrival_mutants import ARRIVALS
 from tests.mutation.batch_mutants import BATCHES
 from tests.mutation.console_mutants import CONSOLE
 from tests.mutation.direct_mutants import DIRECT
@@ -576,6 +577,7 @@ TESTED = (
     *UPGRADES,
     *WSDL,
     *BATCHES,
+    *ARRIVALS,
 )
 
 MUTANTS = (*SIMULATED, *OBSERVED, *TESTED)

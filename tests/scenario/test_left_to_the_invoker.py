@@ -9,6 +9,7 @@ import pytest
 from mercury.engine.application import MessageContext, Operation
 from mercury.engine.delivery import on_arrival
 from mercury.engine.delivery.on_arrival import SECONDS, STORING_TURNS
+from mercury.engine.destination import messages
 from mercury.engine.exchange import Arrival
 from mercury.engine.rates import RateSettings
 from mercury.statemachine.messages import IncompleteSequenceBehavior
@@ -19,11 +20,9 @@ from mercury.storage.records import InboundMessage
 from mercury.wire.envelope import Payload
 
 from .desk import Desk, deliver_again, worked_on
-from .foreign import Foreign, identifier_in
+from .foreign import identifier_in
 from .harness import DESTINATION, NOTE
 from .harness.words import SERVICE
-from .test_backlog_bytes import REFUSED, large, post, says
-from .test_responses_that_stay import OFFERED, ask, server
 
 
 @pytest.fixture(autouse=True)
@@ -263,6 +262,17 @@ def test_message_that_fills_a_gap_is_stored_with_those_behind_it() -> None:
     assert_handled_by_worker(desk, sequence, 1, 2)
 
 
+def test_message_whose_attachments_were_stored_on_their_way_is_stored_with_those_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    sequence, stored = desk.open(), iter([None, Attachments("one", (StoredPart("part", 5),)), None])
+    monkeypatch.setattr(messages, "store_parts", lambda *_: next(stored))
+    desk.note(sequence, 1, 2, 3)
+    assert desk.called == [1]
+    assert desk.stored(sequence) == [2, 3]
+
+
 @pytest.mark.parametrize("kind", ["damaged", "with attachments"])
 def test_waiting_rows_that_need_more_than_a_call_are_settled_first(kind: str) -> None:
     desk = Desk()
@@ -397,24 +407,3 @@ def test_a_transaction_that_fails_is_not_late_for_ever() -> None:
     assert desk.called == [1]
     desk.world.now += 100
     assert desk.node.engine.late_deliveries(0.1) == frozenset()
-
-
-# --- requests that are refused as busy --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("mercury", [True, False])
-def test_client_of_mercury_is_asked_for_the_acknowledgement_of_responses_when_a_request_is_refused_as_busy(
-    *, mercury: bool
-) -> None:
-    # The acknowledgement of the responses may be lost: without another one they would take the room for ever.
-    node, foreign = server(), Foreign()
-    (made,) = node.get_all([foreign.create(offer=f"{OFFERED}:0", **({"follows": "urn:before"} if mercury else {}))])
-    sequence = identifier_in(made)
-    ask(node, foreign, sequence, *range(1, 12))
-    replies = [post(node, foreign.ask(sequence, number, large(number))) for number in range(12, 40)]
-    refused = [reply for reply in replies if says(reply) == REFUSED]
-    assert refused
-    asked = [b"AckRequested" in reply.body and f"{OFFERED}:0".encode() in reply.body for reply in refused]
-    assert set(asked) == {mercury}
-    others = [reply for reply in replies if reply not in refused]
-    assert not any(b"AckRequested" in reply.body for reply in others)

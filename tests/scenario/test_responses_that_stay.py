@@ -178,6 +178,24 @@ def test_request_that_comes_again_and_waits_for_room_is_answered_with_a_request_
     assert first_words(node.handled) == list(range(1, 12))
 
 
+@pytest.mark.parametrize("mercury", [True, False])
+def test_client_of_mercury_is_asked_for_the_acknowledgement_of_responses_when_a_request_is_refused_as_busy(
+    *, mercury: bool
+) -> None:
+    # The acknowledgement of the responses may be lost: without another one they would take the room for ever.
+    node, foreign = server(), Foreign()
+    (made,) = node.get_all([foreign.create(offer=f"{OFFERED}:0", **({"follows": "urn:before"} if mercury else {}))])
+    sequence = identifier_in(made)
+    ask(node, foreign, sequence, *range(1, 12))
+    replies = [post(node, foreign.ask(sequence, number, large(number))) for number in range(12, 40)]
+    refused = [reply for reply in replies if says(reply) == REFUSED]
+    assert refused
+    asked = [b"AckRequested" in reply.body and f"{OFFERED}:0".encode() in reply.body for reply in refused]
+    assert set(asked) == {mercury}
+    others = [reply for reply in replies if reply not in refused]
+    assert not any(b"AckRequested" in reply.body for reply in others)
+
+
 def test_replies_that_nobody_acknowledges_stay_whatever_other_peers_have_stored() -> None:
     node, foreign = server(settings={"max_backlog_bytes": 400 * KILO}), Foreign()
     honest = "192.0.2.99"

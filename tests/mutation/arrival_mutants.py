@@ -1,0 +1,168 @@
+"""The guards of delivery on arrival, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+DELIVERED = "tests/scenario/test_delivery_on_arrival.py"
+LEFT = "tests/scenario/test_left_to_the_invoker.py"
+STORED = "tests/storage/test_delivery_on_arrival.py"
+SPARE = "tests/unit/engine/runtime/test_spare_committer.py"
+QUEUE = "tests/unit/engine/runtime/test_group_commit.py"
+
+
+def arrival(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A guard that is removed."""
+    return Mutant(f"delivery on arrival: {name}", (Change(f"mercury.engine.{symbol}", before, after),), test=test)
+
+
+ARRIVALS = (
+    arrival(
+        "the claim is checked in the transaction",
+        "delivery.on_arrival:ArrivalRun.deliver",
+        "tx.guard(self.claims[run.record.sequence])",
+        "pass",
+        f"{LEFT}::test_claim_that_is_lost_during_the_calls_undoes_them",
+    ),
+    arrival(
+        "a lost claim is asked for again",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        "self.context.claims.lost(claim)",
+        "pass",
+        f"{STORED}::test_suspension_of_a_sequence_that_was_delivered_from_undoes_one_call_at_most",
+    ),
+    arrival(
+        "a buffer without a claim is left alone",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        '(claim := taken.get(f"invoker {name}")) is not None',
+        '(claim := taken.get(f"invoker {name}")) is not self',
+        f"{LEFT}::test_messages_of_a_sequence_that_another_process_delivers_from_are_stored_and_those_of_others_handled",
+    ),
+    arrival(
+        "services that are paused",
+        "delivery.on_arrival:ArrivalRun.begin",
+        "record.service in paused or ",
+        "",
+        f"{STORED}::test_no_handler_of_a_paused_service_is_called_on_arrival",
+    ),
+    arrival(
+        "what waits in the buffer comes first",
+        "delivery.on_arrival:ArrivalRun.begin",
+        "if waiting != request.machine.received.first_missing() - record.machine.next or waiting > MOST_BEFORE:",
+        "if waiting > MOST_BEFORE:",
+        f"{LEFT}::test_message_that_fills_a_gap_is_stored_with_those_behind_it",
+    ),
+    arrival(
+        "only handlers that are known to be quick",
+        "delivery.call_times:CallTimes.is_quick",
+        "self._of_call.get(service, SLOW) <= QUICK",
+        "True",
+        f"{DELIVERED}::test_first_message_of_a_service_is_stored_because_nobody_knows_how_long_its_handler_takes",
+    ),
+    arrival(
+        "only while no other process hosts services",
+        "delivery.on_arrival:ArrivalDelivery._may",
+        "self._able and self.is_alone",
+        "self._able",
+        f"{LEFT}::test_while_other_processes_host_services_on_the_store_nothing_is_delivered_on_arrival",
+    ),
+    arrival(
+        "a thread that delivers from the buffer is not joined",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        "with self.turns.alone(names) as mine:",
+        "mine = names\n        if mine:",
+        f"{LEFT}::test_messages_of_a_sequence_that_another_thread_delivers_from_are_stored",
+    ),
+    arrival(
+        "handled messages are not stored",
+        "delivery.on_arrival:ArrivalRun.deliver",
+        "or (row.sequence, row.number) not in gone",
+        "or gone is not None",
+        f"{DELIVERED}::test_message_is_handled_in_the_transaction_that_receives_it_and_never_stored",
+    ),
+    arrival(
+        "rows that were handled with it are deleted",
+        "delivery.on_arrival:ArrivalRun.deliver",
+        "if with_rows:\n            tx.invoker.save_in_order(with_rows)",
+        "if with_rows:\n            tx.invoker.save_locked(with_rows)",
+        f"{DELIVERED}::test_messages_that_wait_are_handled_before_those_that_arrive",
+    ),
+    arrival(
+        "attachments that were stored on their way",
+        "delivery.on_arrival:ArrivalRun._plan",
+        "takewhile(lambda row: _are_whole([row]), (run.rows[number] for number in numbers))",
+        "run.rows[number] for number in numbers",
+        f"{LEFT}::test_message_whose_attachments_were_stored_on_their_way_is_stored_with_those_behind_it",
+    ),
+    arrival(
+        "a sequence that follows another waits for it",
+        "delivery.on_arrival:ArrivalRun._is_simple",
+        " or record.follows is not None",
+        "",
+        f"{LEFT}::test_sequence_that_follows_another_waits_for_it",
+    ),
+    arrival(
+        "calls end after a time",
+        "delivery.on_arrival:ArrivalRun.deliver",
+        "lambda: monotonic() >= until",
+        "lambda: False",
+        f"{LEFT}::test_calls_end_after_some_time_and_the_rest_is_stored",
+    ),
+    arrival(
+        "a transaction that has failed is repeated without it",
+        "destination.reception:Reception._commit",
+        "if refilled or delivers:",
+        "if refilled:",
+        f"{DELIVERED}::test_transaction_that_fails_is_repeated_and_only_stores",
+    ),
+    arrival(
+        "the next transactions only store",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        "            except Exception as error:\n                self._store_only()\n",
+        "            except Exception as error:\n",
+        f"{DELIVERED}::test_several_transactions_after_a_failed_one_only_store",
+    ),
+    arrival(
+        "one transaction at a time has calls that take long",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        " or self.late(SECONDS)",
+        "",
+        f"{SPARE}::test_second_thread_calls_no_handler_that_may_hang_like_the_first",
+    ),
+    arrival(
+        "the second thread sets the late sequences apart",
+        "runtime.spare_committer:SpareCommitter.help",
+        "(others if late.isdisjoint(names_of(each[0], late)) else apart)",
+        "others",
+        f"{SPARE}::test_arrivals_of_other_sequences_are_handled_together_and_those_of_the_late_one_wait_in_their_order",
+    ),
+    arrival(
+        "all that a late transaction has locked is set apart",
+        "delivery.on_arrival:ArrivalDelivery.late",
+        "for name in run.locked",
+        "for name in run.claims",
+        f"{LEFT}::test_sequences_without_a_call_that_such_a_transaction_has_locked_are_known_too",
+    ),
+    arrival(
+        "what is put back wakes the committer",
+        "runtime.group_commit:ArrivalQueue.put_back",
+        "if self._wake_at and arrivals:",
+        "if False:",
+        f"{QUEUE}::test_taking_thread_is_woken_by_what_is_put_back",
+    ),
+    arrival(
+        "a queue with more than it may have takes nothing",
+        "runtime.group_commit:ArrivalQueue.put",
+        "max(0, min(len(arrivals), self._most_waiting - len(self._waiting)))",
+        "min(len(arrivals), self._most_waiting - len(self._waiting))",
+        f"{QUEUE}::test_queue_that_has_more_than_it_may_because_some_were_put_back_takes_no_other",
+    ),
+    arrival(
+        "a busy refusal asks for the acknowledgement of responses",
+        "destination.batch:Batch.find_responses",
+        "self._request_acknowledgements(exchange)",
+        "pass",
+        "tests/scenario/test_responses_that_stay.py::"
+        "test_client_of_mercury_is_asked_for_the_acknowledgement_of_responses_when_a_request_is_refused_as_busy",
+    ),
+)

@@ -1,0 +1,305 @@
+"""Delivery on arrival over PostgreSQL: what operators and other processes do takes effect, and each message is handled
+once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from sqlalchemy import text
+
+from mercury.engine.application import MessageContext
+from mercury.engine.exchange import Outgoing
+from mercury.errors import TransientStorageError
+from mercury.operations.operator import Operations
+from mercury.storage.audit import Actor, Via
+from mercury.storage.memory import MemoryStore
+from mercury.storage.opening import open_sql_store
+from mercury.storage.searching import SequenceFilter
+from mercury.storage.sql.store import SqlStore
+from mercury.storage.xa.coordinator import Coordinator
+from tests.patience import patience
+
+from .pair import Pair, Side
+from .test_statements import Statements
+
+NOW = 1_800_000_000.0
+ADA = Actor("ada", Via.CLI)
+INSERT = text("insert into placed values (:name)")
+PATIENCE = patience(60.0)
+
+
+@pytest.fixture
+def store(postgres_url: str) -> Iterator[SqlStore]:
+    """Leases are measured by the test's time."""
+    yield from opened(postgres_url)
+
+
+def opened(url: str) -> Iterator[SqlStore]:
+    made = open_sql_store(url, database_clock=False)
+    with made.engine.begin() as connection:
+        connection.execute(text("create table placed (name text primary key)"))
+    yield made
+    made.close()
+
+
+class Shop(Pair):
+    """A server that delivers on arrival. Its handler inserts its order, and is known to be quick."""
+
+    def __init__(self, store: SqlStore) -> None:
+        super().__init__(MemoryStore(), store)
+        self.store = store
+        #: The calls, whether or not they were committed.
+        self.calls: list[str] = []
+        #: Is called by the handler after its insert.
+        self.meanwhile: Callable[[MessageContext, str], object] = lambda _context, _name: None
+        self.server = Side(store, on_put=self._put, on_arrival=True)
+        self.send(["known"])
+        self.run(NOW)
+        assert self.calls == ["known"]
+        self.calls.clear()
+
+    def _put(self, context: MessageContext, order: str) -> None:
+        name = order.removeprefix("<order>").removesuffix("</order>")
+        self.calls.append(name)
+        context.transaction.connection().execute(INSERT, {"name": name})
+        self.meanwhile(context, name)
+
+    def create(self, key: str) -> None:
+        """Create a sequence, of which nothing has arrived yet."""
+        self.send(["of it"], key)
+        _, created = self.client.turn(NOW)
+        self.client.receive(self.carry(created, NOW), NOW)  # the first message is lost
+
+    def posts(self, *names: str, key: str = "till") -> list[Outgoing]:
+        """The client posts these orders; they have not arrived yet."""
+        self.send(names, key)
+        _, posts = self.client.turn(NOW)
+        return posts
+
+    def bring(self, *names: str, key: str = "till") -> None:
+        """These orders arrive together and are acknowledged; no worker runs at the server."""
+        self.client.receive(self.carry(self.posts(*names, key=key), NOW), NOW)
+        with self.client.store.transaction() as tx:
+            waiting = [record for record in tx.rms.all() if record.machine.outstanding]
+        assert waiting == [], "they are not sent again"
+
+    def work(self, now: float = NOW) -> None:
+        """The server's invoker delivers what it finds."""
+        self.server.engine.invocation.run_once(now)
+
+    def deliver_again(self) -> None:
+        """Let the transactions pass that only store after one that has failed."""
+        assert self.server.engine.on_arrival is not None
+        while self.server.engine.on_arrival._only_stores():
+            pass
+
+    def placed(self) -> list[str]:
+        """What the handlers have committed, apart from the first order."""
+        with self.store.engine.connect() as connection:
+            return list(connection.scalars(text("select name from placed where name <> 'known' order by name")))
+
+    def stored(self) -> int:
+        """The messages that wait for the invoker."""
+        with self.store.engine.connect() as connection:
+            return int(connection.scalar(text("select count(*) from mercury_invoker_message")) or 0)
+
+    @property
+    def operator(self) -> Operations:
+        return Operations(self.store, lambda: NOW)
+
+    def sequences(self) -> list[str]:
+        """The destination sequences, as operators name them."""
+        return [line.id for line in self.operator.sequences.page(SequenceFilter(source=False)).items]
+
+
+# --- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_messages_are_handled_by_one_commit_and_as_many_statements_as_there_are_handlers(store: SqlStore) -> None:
+    shop, statements = Shop(store), Statements(store)
+    shop.bring("a")  # what the first one prepares
+    costs = []
+    for names in (["b"], [f"c{number}" for number in range(40)]):
+        posts = shop.posts(*names)
+        assert len(posts) == len(names)
+        with statements.during("receive"):
+            shop.client.receive(shop.carry(posts, NOW), NOW)
+        assert statements.commits["receive"] == 1
+        assert statements.said("INSERT INTO mercury_invoker_message") == 0, "none is stored"
+        assert statements.said("insert into placed") == len(names)
+        costs.append(statements.counts["receive"] - len(names))
+    assert costs[0] <= costs[1] <= costs[0] + 1, "the window grows"
+    assert shop.stored() == 0
+    assert len(shop.placed()) == 42
+
+
+def test_message_that_waits_is_handled_with_the_one_that_arrives(store: SqlStore) -> None:
+    shop = Shop(store)
+    shop.server.engine.note_others(True)
+    shop.bring("a")
+    assert (shop.placed(), shop.stored()) == ([], 1)
+    shop.server.engine.note_others(False)
+    shop.bring("b")
+    assert shop.calls == shop.placed() == ["a", "b"]
+    assert shop.stored() == 0
+
+
+# --- operators --------------------------------------------------------------------------------------------------------
+
+
+def test_no_handler_of_a_paused_service_is_called_on_arrival(store: SqlStore) -> None:
+    shop = Shop(store)
+    shop.operator.service_actions.pause("shop", ADA)
+    shop.bring("a")
+    shop.bring("b")
+    shop.work()
+    assert (shop.calls, shop.stored()) == ([], 2)
+    shop.operator.service_actions.resume("shop", ADA)
+    shop.bring("c")
+    assert shop.calls == shop.placed() == ["a", "b", "c"]
+    assert shop.stored() == 0
+
+
+def test_no_message_of_a_suspended_sequence_is_handled_on_arrival(store: SqlStore) -> None:
+    shop = Shop(store)
+    (before,) = shop.sequences()
+    shop.create("other")
+    (suspended,) = set(shop.sequences()) - {before}
+    shop.operator.sequence_actions.suspend(suspended, ADA)
+    shop.client.receive(shop.carry(shop.client.turn(NOW + 60)[1], NOW), NOW)  # it is sent again
+    shop.bring("free")
+    assert (shop.calls, shop.stored()) == (["free"], 1)
+    shop.operator.sequence_actions.resume(suspended, ADA)
+    shop.work()
+    assert shop.calls == ["free", "of it"]
+    assert shop.stored() == 0
+
+
+def test_suspension_of_a_sequence_that_was_delivered_from_undoes_one_call_at_most(store: SqlStore) -> None:
+    shop = Shop(store)
+    (name,) = shop.sequences()
+    shop.operator.sequence_actions.suspend(name, ADA)  # the process does not know it yet
+    for order in "abc":
+        shop.bring(order)
+        shop.deliver_again()
+    assert shop.calls in ([], ["a"]), "it asks for the claim again"
+    assert (shop.placed(), shop.stored()) == ([], 3)
+    shop.operator.sequence_actions.resume(name, ADA)
+    shop.work()
+    assert shop.placed() == ["a", "b", "c"]
+
+
+def test_suspension_during_a_call_undoes_it(store: SqlStore) -> None:
+    shop = Shop(store)
+    (name,) = shop.sequences()
+    shop.meanwhile = lambda _context, _name: shop.operator.sequence_actions.suspend(name, ADA)
+    shop.bring("a")
+    assert (shop.calls, shop.placed(), shop.stored()) == (["a"], [], 1)
+    shop.meanwhile = lambda _context, _name: None
+    shop.operator.sequence_actions.resume(name, ADA)
+    shop.work()
+    assert shop.placed() == ["a"]
+    assert shop.stored() == 0
+
+
+# --- other processes --------------------------------------------------------------------------------------------------
+
+
+def test_message_whose_claim_another_process_has_taken_before_the_commit_is_handled_once(
+    store: SqlStore, postgres_url: str
+) -> None:
+    shop, later = Shop(store), NOW + 3600
+    other = open_sql_store(postgres_url, database_clock=False)
+    (name,) = shop.sequences()
+
+    def stopped(_context: MessageContext, _name: str) -> None:
+        """This process was stopped for longer than its lease."""
+        assert other.claim(f"invoker {name}", "another process", later, 30.0)
+
+    shop.meanwhile = stopped
+    shop.bring("a")
+    assert (shop.calls, shop.placed(), shop.stored()) == (["a"], [], 1)
+    shop.meanwhile = lambda _context, _name: None
+    taken_over = Side(other, on_put=shop._put)
+    assert taken_over.engine.invocation.run_once(later + 60).progress == 1
+    assert shop.placed() == ["a"]
+    shop.work(later + 60)
+    assert shop.calls == ["a", "a"], "the first call was undone"
+    other.close()
+
+
+def test_another_sequence_is_received_during_a_call(store: SqlStore) -> None:
+    shop = Shop(store)
+    shop.create("other")
+    again = shop.client.turn(NOW + 60)[1]
+
+    def during(_context: MessageContext, name: str) -> None:
+        if name == "a":
+            with ThreadPoolExecutor(1) as thread:  # as the second committer
+                assert len(thread.submit(shop.carry, again, NOW).result(PATIENCE)) == 1
+
+    shop.meanwhile = during
+    assert len(shop.carry(shop.posts("a"), NOW)) == 1
+    assert shop.placed() == ["a", "of it"]
+
+
+# --- failures ---------------------------------------------------------------------------------------------------------
+
+
+def test_statement_of_a_handler_that_fails_leaves_the_work_of_the_others(store: SqlStore) -> None:
+    shop = Shop(store)
+    shop.bring("a", "known", "b")
+    assert shop.placed() == ["a"], "in order, the third waits for the second"
+    assert shop.stored() == 2
+    with store.transaction() as tx:
+        (record,) = tx.invoker.all()
+    assert record.attempts == 1
+    assert record.retry_at is not None
+    assert "UniqueViolation" in (record.last_error or "")
+
+
+def broken_off(context: MessageContext, _name: str) -> None:
+    """The server ends the session of the handler's transaction."""
+    context.transaction.connection().execute(text("select pg_terminate_backend(pg_backend_pid())"))
+
+
+def busy(_context: MessageContext, _name: str) -> None:
+    raise TransientStorageError("a deadlock")
+
+
+@pytest.mark.parametrize("failure", [broken_off, busy])
+def test_transaction_that_fails_in_a_handler_is_repeated_and_stores_its_messages(
+    store: SqlStore, failure: Callable[[MessageContext, str], None]
+) -> None:
+    shop = Shop(store)
+    shop.meanwhile = failure
+    shop.bring("a", "b")
+    assert (shop.placed(), shop.stored()) == ([], 2)
+    shop.meanwhile = lambda _context, _name: None
+    shop.work()
+    assert shop.placed() == ["a", "b"]
+    assert shop.stored() == 0
+
+
+# --- stores that do not do it -----------------------------------------------------------------------------------------
+
+
+def test_store_with_databases_beside_it_stores_what_it_receives(store: SqlStore) -> None:
+    """Its transactions are of several databases: a handler would hold all of them while arrivals wait."""
+    store.coordinator = Coordinator(store, {}, lambda: "process")
+    assert not store.capabilities.delivers_on_arrival
+    shop = Shop(store)
+    shop.bring("a")
+    assert (shop.calls, shop.stored()) == ([], 1)
+    shop.work()
+    assert shop.placed() == ["a"]
+
+
+def test_sqlite_stores_what_it_receives(tmp_path: object) -> None:
+    """A handler in the transaction of the arrivals would keep every other transaction from writing."""
+    for store in opened(f"sqlite:///{tmp_path}/store.db"):
+        shop = Shop(store)
+        shop.bring("a")
+        assert (shop.calls, shop.stored()) == ([], 1)
