@@ -34,7 +34,7 @@ lossy: $(STAMP) ## Exchange messages through a network that loses, repeats and c
 .PHONY: test
 test: $(STAMP) ## Run all tests (about 20 minutes on two cores); the end says why tests were skipped
 	$(BIN)/python -m compileall -q -j 0 mercury
-	$(BIN)/python -m pytest -rs -n 3 --dist loadfile
+	$(BIN)/python -m pytest -rs -n 3 --dist loadfile --no-loadscope-reorder
 
 .PHONY: check
 check: $(STAMP) ## Check format, lint and types

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-pytest_plugins = ("tests.postgres",)
+pytest_plugins = ("tests.order", "tests.postgres")
 
 
 def pytest_configure(config: pytest.Config) -> None:
