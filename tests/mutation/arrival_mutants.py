@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 DELIVERED = "tests/scenario/test_delivery_on_arrival.py"
+LONG = "tests/scenario/test_long_calls_on_arrival.py"
 LEFT = "tests/scenario/test_left_to_the_invoker.py"
 STORED = "tests/storage/test_delivery_on_arrival.py"
 SPARE = "tests/unit/engine/runtime/test_spare_committer.py"
@@ -106,7 +107,7 @@ ARRIVALS = (
         "delivery.on_arrival:ArrivalRun.deliver",
         "lambda: monotonic() >= until",
         "lambda: False",
-        f"{LEFT}::test_calls_end_after_some_time_and_the_rest_is_stored",
+        f"{LONG}::test_calls_end_after_some_time_and_the_rest_is_stored",
     ),
     arrival(
         "a transaction that has failed is repeated without it",
@@ -141,7 +142,7 @@ ARRIVALS = (
         "delivery.on_arrival:ArrivalDelivery.late",
         "for name in run.locked",
         "for name in run.claims",
-        f"{LEFT}::test_sequences_without_a_call_that_such_a_transaction_has_locked_are_known_too",
+        f"{LONG}::test_sequences_without_a_call_that_such_a_transaction_has_locked_are_known_too",
     ),
     arrival(
         "what is put back wakes the committer",

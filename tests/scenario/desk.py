@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from mercury.engine.application import MessageContext, Operation
+from mercury.engine.exchange import Arrival
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.records import InvokerRecord
-from mercury.wire.envelope import HttpMessage
+from mercury.wire.envelope import HttpMessage, Payload
 
-from .foreign import RM11_SOAP12, Foreign
-from .harness import DESTINATION, Node, World, name_of
+from .foreign import RM11_SOAP12, Foreign, identifier_in
+from .harness import DESTINATION, NOTE, Node, World, name_of
+from .harness.words import SERVICE
 
 
 @contextmanager
@@ -92,3 +95,26 @@ class Desk:
     def buffer(self, sequence: str) -> InvokerRecord:
         """The record of a buffer as committed."""
         return self.node.store.committed.invoker.buffers[sequence].record
+
+
+class TwoServices(Desk):
+    """A second service has the handler ``slow``, which was never called; each has a sequence."""
+
+    def __init__(self) -> None:
+        super().__init__(known=False)
+        operation = Operation(name="Note", action=NOTE, response_action=None, call=_never)
+        self.node.registry.add_service("slow", [operation])
+        self.learn()
+        (made,) = self.node.get_all([self.foreign.create()], "services/slow")
+        self.slow, self.quick = identifier_in(made), self.open()
+
+    def note_both(self) -> None:
+        """A message of each arrives, in one transaction."""
+        sent = [(self.foreign.note(self.slow, 1), "slow"), (self.foreign.note(self.quick, 1), SERVICE)]
+        self.node.receive(
+            [Arrival(http=http, service=name, url=self.node.service_url, peer="stranger") for http, name in sent]
+        )
+
+
+def _never(_context: MessageContext, _payload: Payload) -> None:
+    raise AssertionError("nobody knows how long this takes")

@@ -187,6 +187,20 @@ def test_handler_sends_in_the_same_transaction() -> None:
     pair.assert_ended()
 
 
+def test_messages_of_a_batch_are_handled_in_the_transaction_that_receives_it() -> None:
+    pair = Pair(policy=replace(DESTINATION, batches=True))
+    link = pair.link(batch=100)
+    link.notes("first")
+    pair.run()
+    before, texts = pair.server.commits, ["one", "two", "three"]
+    link.notes(*texts)
+    pair.client.turn()
+    assert [flight.name for flight in pair.wire] == ["batch 2-4"]
+    pair.carry()
+    assert pair.server.handled == ["first", *texts]
+    assert pair.server.commits == before + 1
+
+
 # --- ends and acknowledgements ----------------------------------------------------------------------------------------
 
 

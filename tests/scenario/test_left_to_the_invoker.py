@@ -6,22 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from mercury.engine.application import MessageContext, Operation
+from mercury.engine.application import MessageContext
 from mercury.engine.delivery import on_arrival
-from mercury.engine.delivery.on_arrival import SECONDS, STORING_TURNS
+from mercury.engine.delivery.on_arrival import STORING_TURNS
 from mercury.engine.destination import messages
-from mercury.engine.exchange import Arrival
 from mercury.engine.rates import RateSettings
+from mercury.engine.runtime.core import Engine
+from mercury.engine.stage.mover import Target
+from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy
 from mercury.storage.attachments import Attachments, StoredPart
+from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.invoker import MemoryInvoker
 from mercury.storage.records import InboundMessage
-from mercury.wire.envelope import Payload
 
-from .desk import Desk, deliver_again, worked_on
-from .foreign import identifier_in
-from .harness import DESTINATION, NOTE
+from .desk import Desk, TwoServices, deliver_again, worked_on
+from .harness import DESTINATION
 from .harness.words import SERVICE
 
 
@@ -94,35 +95,12 @@ def test_messages_of_a_service_that_this_process_does_not_host_any_more_wait(mon
     assert_handled_by_worker(desk, sequence, 1)
 
 
-class TwoServices(Desk):
-    """A second service has the handler ``slow``, which was never called; each has a sequence."""
-
-    def __init__(self) -> None:
-        super().__init__(known=False)
-        operation = Operation(name="Note", action=NOTE, response_action=None, call=_never)
-        self.node.registry.add_service("slow", [operation])
-        self.learn()
-        (made,) = self.node.get_all([self.foreign.create()], "services/slow")
-        self.slow, self.quick = identifier_in(made), self.open()
-
-    def note_both(self) -> None:
-        """A message of each arrives, in one transaction."""
-        sent = [(self.foreign.note(self.slow, 1), "slow"), (self.foreign.note(self.quick, 1), SERVICE)]
-        self.node.receive(
-            [Arrival(http=http, service=name, url=self.node.service_url, peer="stranger") for http, name in sent]
-        )
-
-
 def test_of_messages_that_arrive_together_only_those_of_quick_services_are_handled() -> None:
     desk = TwoServices()
     desk.note_both()
     assert desk.node.handled == ["note 1"]
     assert desk.stored(desk.quick) == []
     assert desk.stored(desk.slow) == [1]
-
-
-def _never(_context: MessageContext, _payload: Payload) -> None:
-    raise AssertionError("nobody knows how long this takes")
 
 
 def test_no_handler_of_a_paused_service_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +139,7 @@ def test_while_other_processes_host_services_on_the_store_nothing_is_delivered_o
 def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None:
     desk = Desk(known=False)
     desk.node.watched.capabilities = replace(desk.node.watched.capabilities, delivers_on_arrival=False)
-    desk.node.engine = type(desk.node.engine)(
+    desk.node.engine = Engine(
         store=desk.node.watched,
         application=desk.node.registry,
         observers=desk.node.observers,
@@ -173,6 +151,24 @@ def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None
     sequence = desk.open()
     desk.note(sequence, 1)
     assert_left(desk, sequence, 1)
+
+
+def test_stage_calls_no_handler_of_the_store_behind_it() -> None:
+    desk = Desk(known=False)
+    desk.node.engine = Engine(
+        store=desk.node.watched,
+        application=desk.node.registry,
+        observers=desk.node.observers,
+        ids=desk.node.ids,
+        settings=desk.node.settings,
+        monotonic=lambda: desk.world.now,
+        target=Target(MemoryStore(), StageSettings(), StageRoom(100)),
+    )
+    desk.node.engine.note_others(False)
+    sequence = desk.open()
+    desk.note(sequence, 1)
+    assert_left(desk, sequence, 1)
+    assert desk.node.engine.late_deliveries(0.0) == frozenset()
 
 
 def test_messages_of_a_sequence_that_another_process_delivers_from_are_stored_and_those_of_others_handled() -> None:
@@ -336,74 +332,3 @@ def test_message_of_a_terminated_or_an_unknown_sequence_calls_nothing() -> None:
     assert desk.note(sequence, 1) == ["fault SequenceTerminated"]
     assert desk.note("urn:unknown", 1) == ["fault UnknownSequence"]
     assert desk.called == []
-
-
-# --- time -------------------------------------------------------------------------------------------------------------
-
-
-def test_calls_end_after_some_time_and_the_rest_is_stored() -> None:
-    desk = Desk()
-    sequence = desk.open()
-
-    def takes(_context: MessageContext, _text: str) -> None:
-        desk.world.now += SECONDS / 2.5
-
-    desk.node.on_call = takes
-    desk.note(sequence, *range(1, 11))
-    assert desk.node.handled == ["note 1", "note 2", "note 3"]
-    assert desk.stored(sequence) == list(range(4, 11))
-    desk.node.on_call = None
-    desk.work()
-    assert desk.called == list(range(1, 11))
-
-
-def test_sequences_of_calls_that_take_long_are_known_until_their_transaction_ends() -> None:
-    desk = Desk()
-    sequence, other = desk.open(), desk.open()
-    known: list[frozenset[str]] = []
-
-    def takes(_context: MessageContext, _text: str) -> None:
-        known.append(desk.node.engine.late_deliveries(0.1))
-        desk.world.now += 0.1
-        known.append(desk.node.engine.late_deliveries(0.1))
-        known.append(desk.node.engine.late_deliveries(0.2))
-
-    desk.node.on_call = takes
-    desk.get(desk.foreign.note(sequence, 1), desk.foreign.note(other, 1))
-    assert known[:3] == [frozenset(), {sequence, other}, frozenset()]
-    assert desk.node.engine.late_deliveries(0.0) == frozenset()
-
-
-def test_sequences_without_a_call_that_such_a_transaction_has_locked_are_known_too() -> None:
-    # What arrives of them waits for the end of the calls, and so would the thread that takes it.
-    desk = TwoServices()
-    known: list[frozenset[str]] = []
-    desk.node.on_call = lambda *_: known.append(desk.node.engine.late_deliveries(0.0))
-    desk.note_both()
-    assert known == [{desk.slow, desk.quick}]
-
-
-def test_messages_that_arrive_during_the_calls_of_another_transaction_are_stored() -> None:
-    # They come in a second thread, because the calls take long: those of other messages may take as long.
-    desk = Desk()
-    sequence, other = desk.open(), desk.open()
-
-    def takes(context: MessageContext, _text: str) -> None:
-        if context.sequence == sequence:
-            desk.world.now += 1.0
-            desk.note(other, 1)
-
-    desk.node.on_call = takes
-    desk.note(sequence, 1)
-    assert [context.sequence for context in desk.node.contexts] == [sequence]
-    assert desk.stored(other) == [1]
-
-
-def test_a_transaction_that_fails_is_not_late_for_ever() -> None:
-    desk = Desk()
-    sequence = desk.open()
-    desk.node.watched.fail()
-    desk.note(sequence, 1)
-    assert desk.called == [1]
-    desk.world.now += 100
-    assert desk.node.engine.late_deliveries(0.1) == frozenset()

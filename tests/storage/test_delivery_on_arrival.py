@@ -11,6 +11,7 @@ from sqlalchemy import text
 
 from mercury.engine.application import MessageContext
 from mercury.engine.exchange import Outgoing
+from mercury.engine.runtime.node import INTERVAL, MEMBER_SILENT, NodeWorker
 from mercury.errors import TransientStorageError
 from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor, Via
@@ -243,6 +244,48 @@ def test_another_sequence_is_received_during_a_call(store: SqlStore) -> None:
     shop.meanwhile = during
     assert len(shop.carry(shop.posts("a"), NOW)) == 1
     assert shop.placed() == ["a", "of it"]
+
+
+def node(store: SqlStore, side: Side, *services: str) -> NodeWorker:
+    """What tells the processes on the store of a process, and it of them."""
+    counts = (lambda: 1, lambda: 0)
+    return NodeWorker(
+        store,
+        side.engine.owner,
+        lambda: frozenset(services),
+        *counts,
+        side.engine.traffic,
+        NOW,
+        None,
+        side.engine.note_others,
+    )
+
+
+def test_process_that_is_not_alone_stores_what_it_receives_until_the_other_one_is_gone(
+    store: SqlStore, postgres_url: str
+) -> None:
+    shop = Shop(store)
+    other = open_sql_store(postgres_url, database_clock=False)
+    beside = Side(other)
+    own, only_sends = node(store, shop.server, "shop"), node(other, beside)
+    serves = node(other, beside, "shop")
+    only_sends.run_once(NOW)
+    own.run_once(NOW)
+    shop.bring("a")
+    assert shop.calls == ["a"], "the other one only sends"
+    serves.run_once(NOW)
+    own.run_once(NOW + INTERVAL)
+    shop.bring("b")
+    assert (shop.calls, shop.stored()) == (["a"], 1)
+    other.forget_node(beside.engine.owner)
+    own.run_once(NOW + 2 * INTERVAL)
+    shop.bring("c")
+    assert shop.calls == shop.placed() == ["a", "b", "c"]
+    serves.run_once(NOW + 3 * INTERVAL)
+    own.run_once(NOW + 3 * INTERVAL + MEMBER_SILENT + 1)
+    shop.bring("d")
+    assert shop.calls[-1] == "d", "the other one was killed, and says nothing"
+    other.close()
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------
