@@ -167,7 +167,7 @@ DIRECT = (
             (
                 "number of waiting arrivals",
                 "put",
-                "added = min(len(arrivals), self._most_waiting - len(self._waiting))",
+                "added = max(0, min(len(arrivals), self._most_waiting - len(self._waiting)))",
                 "added = len(arrivals)",
                 "test_more_than_may_wait_are_refused",
             ),
