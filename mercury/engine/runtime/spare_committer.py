@@ -78,12 +78,13 @@ class SpareCommitter:
             self.look()  # what came just before that
 
     def help(self, late: frozenset[str]) -> None:
-        """Handle what waits, apart from what concerns these sequences."""
-        waiting = [(self._decoded(arrival), on_answer) for arrival, on_answer in self._arrivals.take_waiting()]
+        """Handle what waits, as much as fits into one transaction, apart from what concerns these sequences."""
         apart: list[_Waiting] = []
         others: list[_Waiting] = []
-        for each in waiting:
-            (others if late.isdisjoint(names_of(each[0], late)) else apart).append(each)
+        while not others and (waiting := self._arrivals.take_waiting()):  # the first ones may all be set apart
+            for arrival, on_answer in waiting:
+                each = self._decoded(arrival), on_answer
+                (others if late.isdisjoint(names_of(each[0], late)) else apart).append(each)
         self._arrivals.put_back(apart)
         if others:
             self._answer(others)

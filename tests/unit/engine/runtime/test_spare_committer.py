@@ -120,6 +120,14 @@ def test_if_all_that_waits_is_of_the_late_sequence_there_is_no_transaction() -> 
     assert committer.left() == waiting
 
 
+def test_many_arrivals_of_the_late_sequence_do_not_hide_another_one_behind_them() -> None:
+    committer = Committer()
+    waiting = committer.arrive(*(FOREIGN.note(LATE, number) for number in range(1, 10)), FOREIGN.note(OTHER, 1))
+    committer.spare.help(committer.late)
+    assert committer.handled.get_nowait() == waiting[-1:]
+    assert [*committer.left(), *committer.left(), *committer.left()] == waiting[:-1]
+
+
 def test_it_takes_no_more_than_one_transaction_may_have() -> None:
     committer = Committer()
     waiting = committer.arrive(*(FOREIGN.note(OTHER, number) for number in range(1, 7)))
