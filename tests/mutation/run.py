@@ -21,6 +21,8 @@ from tests.mutation.mutants import MUTANTS
 from tests.mutation.prepared import PreparedProcess, prepared_process
 from tests.mutation.symbols import replaced
 from tests.patience import VARIABLE
+from tests.postgres import VARIABLE as SERVER
+from tests.postgres import shared_postgres
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds for which the test of a mutant waits for what does not happen.
@@ -71,27 +73,31 @@ def _numbers(seeds: range) -> tuple[str, str, str]:
     return str(seeds.start), str(seeds.stop), str(seeds.step)
 
 
-def environment(tree: Path, *, writes: bool = False) -> dict[str, str]:
+def environment(tree: Path, *, writes: bool = False, postgres: str = "") -> dict[str, str]:
     """In which a copy of the tree is what is imported.
 
     :param writes: bytecode is written.
+    :param postgres: the URL of the server that the tests share; empty = they start one when they need it.
     """
     own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**own, "PYTHONPATH": str(tree), **({} if writes else {"PYTHONDONTWRITEBYTECODE": "1"})}
+    chosen = ({} if writes else {"PYTHONDONTWRITEBYTECODE": "1"}) | ({SERVER: postgres} if postgres else {})
+    return {**own, "PYTHONPATH": str(tree), **chosen}
 
 
-def caught(mutant: Mutant, whole: Path, process: PreparedProcess) -> tuple[bool, str]:
+def caught(mutant: Mutant, whole: Path, process: PreparedProcess, postgres: str = "") -> tuple[bool, str]:
     """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything.
 
     :param whole: a copy of the tree with all guards. It is not changed.
     :param process: runs the check.
+    :param postgres: the URL of the server whose databases the test uses; empty = it starts its own.
     """
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=whole.parent) as folder:
         tree = Path(folder) / "tree"
         shutil.copytree(whole, tree, symlinks=True, copy_function=os.link)
         take_out(mutant, tree)
+        of_check = environment(tree, postgres="" if mutant.seeds else postgres)
         for _ in range(2):
-            done = process.run(command(mutant), tree, {**environment(tree), VARIABLE: WAIT}, seconds=600)
+            done = process.run(command(mutant), tree, {**of_check, VARIABLE: WAIT}, seconds=600)
             if done.returncode >= 0:
                 break  # a process that was ended by a signal has said nothing: it is run again
         # Both end with 1 when something is found; with 2 and more when they could not even look.
@@ -99,10 +105,14 @@ def caught(mutant: Mutant, whole: Path, process: PreparedProcess) -> tuple[bool,
         return done.returncode == 1, how if done.returncode in (0, 1) else f"{how} (exit code {done.returncode})"
 
 
-def passing(tests: Iterable[str], whole: Path) -> tuple[bool, str]:
-    """Whether tests pass in a copy of the tree, and what they say."""
+def passing(tests: Iterable[str], whole: Path, postgres: str) -> tuple[bool, str]:
+    """Whether tests pass in a copy of the tree, and what they say.
+
+    :param postgres: the URL of the server whose databases the tests use.
+    """
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    done = subprocess.run(command, cwd=whole, env=environment(whole), capture_output=True, text=True, check=False)
+    chosen = environment(whole, postgres=postgres)
+    done = subprocess.run(command, cwd=whole, env=chosen, capture_output=True, text=True, check=False)
     return done.returncode == 0, done.stdout
 
 
@@ -113,9 +123,9 @@ def verdict_of(output: str) -> str:
     return (failed or lines or [""])[-1]
 
 
-def timed(whole: Path, process: PreparedProcess, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
+def timed(whole: Path, process: PreparedProcess, postgres: str, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
     started = time.monotonic()
-    return mutant, *caught(mutant, whole, process), time.monotonic() - started
+    return mutant, *caught(mutant, whole, process, postgres), time.monotonic() - started
 
 
 def main(names: list[str]) -> int:
@@ -128,12 +138,13 @@ def main(names: list[str]) -> int:
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
         prepared_process() as process,
+        shared_postgres("") as server,
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
     ):
         whole = Path(folder) / "whole"
         whole.mkdir()
         copy_tree(whole)
-        for mutant, was_caught, how, seconds in pool.map(partial(timed, whole, process), chosen):
+        for mutant, was_caught, how, seconds in pool.map(partial(timed, whole, process, server.create()), chosen):
             survivors += not was_caught
             verdict = "caught" if was_caught else "SURVIVED"
             sys.stdout.write(f"{verdict:8} {mutant.name:34} {seconds:5.1f} s  {how[:120]}\n")

@@ -14,6 +14,7 @@ from tests.mutation.mutants import MUTANTS, TESTED
 from tests.mutation.prepared import PreparedProcess, prepared_process
 from tests.mutation.run import caught, copy_tree, environment, passing, take_out
 from tests.mutation.symbols import MovedGuardError
+from tests.postgres import PostgresServer
 
 #: The run of all tests that mutants name.
 NAMED = "all guards"
@@ -37,19 +38,20 @@ def process() -> Iterator[PreparedProcess]:
 
 @pytest.fixture(scope="module")
 def verdicts(
-    request: pytest.FixtureRequest, whole: Path, process: PreparedProcess
+    request: pytest.FixtureRequest, whole: Path, process: PreparedProcess, postgres_server: PostgresServer
 ) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
     """What became of the mutants that are asked for, and of the tests that they name: each is a process of its own, so
-    they run side by side."""
+    they run side by side. They share a PostgreSQL: to start one takes longer than most of their tests."""
+    postgres = postgres_server.create()
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     of_mutants = [item for item in items if hasattr(item, "callspec") and "mutant" in item.callspec.params]
     chosen = {item.callspec.params["mutant"].name for item in of_mutants}
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         found = {}
         if any(item.originalname == test_every_test_that_is_named_passes_with_all_guards.__name__ for item in items):
-            found[NAMED] = pool.submit(passing, [mutant.test for mutant in TESTED], whole)  # it takes longest
+            found[NAMED] = pool.submit(passing, [mutant.test for mutant in TESTED], whole, postgres)  # it takes longest
         asked = [mutant for mutant in MUTANTS if mutant.name in chosen]
-        yield found | {mutant.name: pool.submit(caught, mutant, whole, process) for mutant in asked}
+        yield found | {mutant.name: pool.submit(caught, mutant, whole, process, postgres) for mutant in asked}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
