@@ -24,6 +24,8 @@ from pathlib import Path
 
 #: What the tests of mutants import; none of them starts a thread.
 LIBRARIES = (
+    "alembic.command",
+    "alembic.op",
     "anyio",
     "cryptography.x509",
     "fastapi",
@@ -37,6 +39,8 @@ LIBRARIES = (
     "pytest",
     "sqlalchemy.dialects.postgresql",
     "sqlalchemy.dialects.sqlite",
+    "sqlalchemy.orm",
+    "sqlite3",
     "trio",
     "typer",
     "uvicorn",
