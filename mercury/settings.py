@@ -88,7 +88,7 @@ class HttpSettings:
     max_header_fields: int = 100
     #: Connections that are taken at once, and of them from one address: an IPv4 address or an IPv6 /64 network.
     max_connections: int = 512
-    max_connections_per_address: int = 256
+    max_connections_per_address: int = 320
     #: Bytes of the bodies of all requests that are being received or wait for their answer; the first 64 KiB of each
     #: do not count, so that large messages do not keep small ones out.
     max_receiving_bytes: int = 64 * 1024 * 1024

@@ -15,7 +15,7 @@ from mercury.engine.runtime.http_exchange import Origin
 
 #: The limit on used and idle connections together; lower if the process may open few files. It is needed because peers
 #: name the servers to post to. `RESERVED_DESCRIPTORS` of the service includes them.
-MOST = 128
+MOST = 256
 #: The part of the process's file descriptors that connections may use.
 PART = 4
 #: The longest idle time, in seconds.

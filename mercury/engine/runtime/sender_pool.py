@@ -22,6 +22,9 @@ log = logging.getLogger("mercury.runtime")
 #: if the pool has many exchanges, so that at most `MOST_OPEN` are open, or as many as the pool has.
 WHOLE, HELD = 4, 1
 MOST_OPEN = 128
+#: The held exchanges with a server of which nothing is known, if there may be as many. They begin high because most of
+#: them only wait for handlers.
+FIRST_HELD = 88
 #: The part of a server's share of the pool that held exchanges do not use, so that others need not wait until they end.
 LEFT_BY_HELD = 1 / 12
 #: A server may use this many times the free capacity: a single server gets 3/4 of the total, two get 3/7 each, and so
@@ -74,7 +77,7 @@ class SenderPool:
         self._held = min(WHOLE, max(HELD, WHOLE * count // MOST_OPEN))
         self._limits = limits(max(1, SHARE * count // (SHARE + 1)), FIRST)
         most_held = max(1, int((1 - LEFT_BY_HELD) * WHOLE * SHARE * count / (SHARE + 1) / self._held))
-        self._held_limits = limits(most_held, most_held)
+        self._held_limits = limits(most_held, min(most_held, FIRST_HELD))
         self._started = False
         self._begin = begin
         self._is_failing = failing

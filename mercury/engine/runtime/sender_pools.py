@@ -18,10 +18,16 @@ from mercury.engine.runtime.server_queues import Begun, Ended
 T = TypeVar("T")
 
 
+#: The most parallel exchanges for all that is not a message sent for the first time. Repetitions of a destination that
+#: was away need no more: they share transactions there too, and messages in batches share exchanges.
+MOST_OTHERS = 64
+
+
 class SenderPools:
     """The pool for messages that are sent for the first time, and the pool for all other posts.
 
-    :param count: the most parallel exchanges of each pool; see `SenderPool` for this and the other parameters.
+    :param count: the most parallel exchanges of the first pool; the other one has as many, but at most `MOST_OTHERS`.
+        See `SenderPool` for this and the other parameters.
     """
 
     def __init__(
@@ -33,7 +39,7 @@ class SenderPools:
         limits: Callable[[int, int], ExchangeLimits] = ExchangeLimits,
     ) -> None:
         self._messages = SenderPool(count, begin, failing, clock, limits)
-        self._others = SenderPool(count, begin, failing, clock, limits)
+        self._others = SenderPool(min(count, MOST_OTHERS), begin, failing, clock, limits)
 
     def start(self) -> None:
         self._messages.start()

@@ -60,11 +60,11 @@ class RuntimeSettings:
     queue: int = 1024
     #: The most arrivals in one transaction.
     batch: int = 256
-    #: The most parallel HTTP exchanges for messages that are sent for the first time; as many, in addition, for
-    #: everything else. One server gets 3/4 of them at most: it begins with 8, and has more while that makes it faster;
-    #: a destination of Mercury has 3/4 of them from its first answer on.
+    #: The most parallel HTTP exchanges for messages that are sent for the first time; as many, but at most 64, in
+    #: addition, for everything else. One server gets 3/4 of them at most: it begins with 8, and has more while that
+    #: makes it faster; a destination of Mercury has 3/4 of them from its first answer on.
     #: One thread runs them all: more of them cost connections, and no threads.
-    senders: int = 128
+    senders: int = 256
     invokers: int = 4
     #: The time between two queries for work that no wake-up has announced: one statement for all workers.
     poll: float = 1.0

@@ -46,7 +46,7 @@ def test_connection_counts_as_two_descriptors_if_a_service_takes_attachments(
     assert Connections(SETTINGS, in_files=True).limit == with_files
 
 
-@pytest.mark.parametrize(("takes", "limit"), [(bytes, 4096 - RESERVED_DESCRIPTORS), (Scan, 1920)])
+@pytest.mark.parametrize(("takes", "limit"), [(bytes, 4096 - RESERVED_DESCRIPTORS), (Scan, (4096 - RESERVED_DESCRIPTORS) // 2)])
 def test_server_counts_the_files_of_the_services_of_its_application(
     monkeypatch: pytest.MonkeyPatch, takes: type, limit: int
 ) -> None:
@@ -57,7 +57,7 @@ def test_server_counts_the_files_of_the_services_of_its_application(
 
 
 def test_server_that_mercury_does_not_start_counts_the_files_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("resource.getrlimit", lambda _: (700, 700))
+    monkeypatch.setattr("resource.getrlimit", lambda _: (900, 900))
     with Mercury("memory:") as mercury:
         config = Config(ProxyHeadersMiddleware(mercury.app(service(Scan))), http=Http11Protocol)
     config.load()
@@ -67,4 +67,4 @@ def test_server_that_mercury_does_not_start_counts_the_files_too(monkeypatch: py
         Http11Protocol(config, state, {})
 
     asyncio.run(connected())
-    assert connections_of(state).limit == (700 - RESERVED_DESCRIPTORS) // 2
+    assert connections_of(state).limit == (900 - RESERVED_DESCRIPTORS) // 2

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from mercury.engine.runtime import kept_connections
 from mercury.engine.runtime.exchange_limit import (
     FIRST,
     FORGOTTEN_AFTER,
@@ -16,6 +17,7 @@ from mercury.engine.runtime.exchange_limit import (
     ExchangeLimit,
     ExchangeLimits,
 )
+from mercury.engine.runtime.sender_pools import SenderPools
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.settings import HttpSettings
 
@@ -185,6 +187,14 @@ def test_a_pool_of_one_exchange_has_a_limit_of_one() -> None:
 
 
 def test_the_connections_of_a_default_client_are_fewer_than_a_default_server_takes_of_one_address() -> None:
-    of_one_pool = 3 * RuntimeSettings().senders // 4
-    assert of_one_pool == MOST
-    assert 2 * of_one_pool < HttpSettings().max_connections_per_address, "one pool for new messages, one for the rest"
+    most: list[int] = []
+
+    def limits(largest: int, first: int) -> ExchangeLimits:
+        most.append(largest)
+        return ExchangeLimits(largest, first)
+
+    SenderPools(RuntimeSettings().senders, lambda _: None, lambda _: False, limits=limits)
+    new, new_held, rest, rest_held = most
+    assert (new, new_held, rest, rest_held) == (192, 176, 48, 88)
+    assert max(new, new_held) + max(rest, rest_held) < HttpSettings().max_connections_per_address
+    assert max(new, new_held) < kept_connections.MOST, "connections for the next messages are kept"

@@ -262,7 +262,7 @@ def test_service_leaves_descriptors_for_the_connections_that_are_kept() -> None:
     assert max(MOST_OPEN, RuntimeSettings().senders) <= kept_connections.MOST  # by default
 
 
-@pytest.mark.parametrize(("soft", "most"), [(1024, 128), (256, 64), (4_000_000, 128)])
+@pytest.mark.parametrize(("soft", "most"), [(1024, 256), (256, 64), (4_000_000, 256)])
 def test_process_with_few_descriptors_keeps_fewer_connections(
     monkeypatch: pytest.MonkeyPatch, soft: int, most: int
 ) -> None:
