@@ -46,7 +46,9 @@ def test_connection_counts_as_two_descriptors_if_a_service_takes_attachments(
     assert Connections(SETTINGS, in_files=True).limit == with_files
 
 
-@pytest.mark.parametrize(("takes", "limit"), [(bytes, 4096 - RESERVED_DESCRIPTORS), (Scan, (4096 - RESERVED_DESCRIPTORS) // 2)])
+@pytest.mark.parametrize(
+    ("takes", "limit"), [(bytes, 4096 - RESERVED_DESCRIPTORS), (Scan, (4096 - RESERVED_DESCRIPTORS) // 2)]
+)
 def test_server_counts_the_files_of_the_services_of_its_application(
     monkeypatch: pytest.MonkeyPatch, takes: type, limit: int
 ) -> None:
