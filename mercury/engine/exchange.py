@@ -124,13 +124,8 @@ class Arrival:
     @property
     def size(self) -> int:
         """The bytes of the bodies that are stored for it; those of attachments do not count."""
-        body = self.envelope.body if isinstance(self.envelope, Envelope) else None
-        match body:
-            case Payload(xml=xml):
-                return len(xml)
-            case MessageBatch(messages=messages):
-                return sum([len(message.payload.xml) for message in messages])
-        return len(self.http.body)
+        size = size_of(self.envelope) if isinstance(self.envelope, Envelope) else None
+        return len(self.http.body) if size is None else size
 
     @property
     def fetched(self) -> bool:
@@ -141,6 +136,16 @@ class Arrival:
     def sender(self) -> str:
         """The sender, by which a repeated CreateSequence is recognised (`create_key`)."""
         return self.identity or self.peer
+
+
+def size_of(envelope: Envelope) -> int | None:
+    """The bytes of the bodies of application messages; ``None`` = the envelope has none of them."""
+    match envelope.body:
+        case Payload(xml=xml):
+            return len(xml)
+        case MessageBatch(messages=messages):
+            return sum([len(message.payload.xml) for message in messages])
+    return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,17 @@ from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
 from mercury.engine.destination.replay import first_copies
-from mercury.engine.exchange import ACCEPTED, Answer, Arrival, Outgoing, PendingResponse, Purpose, Response, Step
+from mercury.engine.exchange import (
+    ACCEPTED,
+    Answer,
+    Arrival,
+    Outgoing,
+    PendingResponse,
+    Purpose,
+    Response,
+    Step,
+    size_of,
+)
 from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
 from mercury.errors import Conflict, DataError, StorageError
@@ -44,6 +54,10 @@ AWAY = Fault(
 )
 UNSTORABLE = Fault(code=FaultCode.SENDER, reason="The store refuses what the message says; it would again.")
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
+
+
+#: Bytes of a message whose reply is handled beside a refill of its window: the next messages are as large probably.
+MOST_BESIDE = 256 * 1024
 
 
 class Refilling(Protocol):
@@ -189,7 +203,7 @@ class Reception:
             if self._context.measurements is not None and batch.rows:
                 tx.after_commit(partial(self._context.measurements.accepted, _services(batch)))
             batch.find_responses(exchanges)
-            keys = batch.due_keys() if refilled is not None else []
+            keys = batch.due_keys() if refilled is not None and not any(map(_is_of_large, exchanges)) else []
             if refilled is not None and keys:
                 refilled += keys
                 posts = self._refilling.refill(tx, keys, now).posts
@@ -353,6 +367,12 @@ def _services(batch: Batch) -> list[str | None]:
     """The service of each message that a batch has accepted; ``None`` = it is a response."""
     rmds = batch.rmds
     return [rmds[row.sequence].service if row.sequence in rmds else None for row in batch.rows if row.action]
+
+
+def _is_of_large(exchange: InboundExchange) -> bool:
+    """Whether an arrival is the reply to a large message, which is in memory until the transaction has ended."""
+    request = exchange.arrival.request
+    return request is not None and (size_of(request.envelope) or 0) > MOST_BESIDE
 
 
 def _is_at_work(batch: Batch, waiting: PendingResponse) -> bool:
