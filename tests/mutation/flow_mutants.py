@@ -374,4 +374,15 @@ FLOW = (
         (Change("mercury.engine.destination.reception:Reception._commit", "if refilled or delivers:", "if delivers:"),),
         test="tests/storage/test_refill.py::test_work_that_fails_is_left_to_the_worker_and_the_acknowledgement_is_kept",
     ),
+    Mutant(
+        "next large messages beside the reply to one",
+        (
+            Change(
+                "mercury.engine.destination.reception:Reception._handle",
+                " and not any(map(_is_of_large, exchanges))",
+                "",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::test_memory_for_messages_in_flight_does_not_grow_with_their_number",
+    ),
 )
