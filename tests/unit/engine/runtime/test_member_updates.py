@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Mapping
+from functools import partial
 
 import pytest
 
@@ -63,6 +64,12 @@ class Client:
         """Ask now. Returns the addresses after it."""
         self.updates.update(self.endpoint)
         return [each.url for each in self.book.addresses(self.endpoint)]
+
+
+def used_until(client: Client | Looking, asked: int) -> bool:
+    """Post, and return whether members have been asked for so often. A post asks for none while a question lasts."""
+    client.updates.used(client.endpoint)
+    return len(client.documents.asked) == asked
 
 
 def test_members_that_are_named_replace_the_addresses_and_go_when_they_are_not_named() -> None:
@@ -146,8 +153,7 @@ def test_posts_ask_when_it_is_due_and_only_with_the_option() -> None:
     client.clock.advance(INTERVAL)
     asked = len(client.documents.asked)
     assert asked == 1
-    client.updates.used(client.endpoint)
-    eventually(lambda: len(client.documents.asked) == 2, "it is asked again")
+    eventually(partial(used_until, client, 2), "it is asked again")
     silent = Client(options="timeout=-1", a=said(C))
     silent.updates.used(silent.endpoint)
     assert silent.updates._next == {}
@@ -229,8 +235,7 @@ def test_registry_is_asked_more_often_while_there_is_no_member() -> None:
     client.updates.used(client.endpoint)
     eventually(lambda: len(client.documents.asked) == 1, "it is asked")
     client.clock.advance(NOBODY_INTERVAL)
-    client.updates.used(client.endpoint)
-    eventually(lambda: len(client.documents.asked) == 2, "it is asked again")
+    eventually(partial(used_until, client, 2), "it is asked again")
 
 
 def test_forged_answers_do_not_hide_members_or_fill_the_log(
