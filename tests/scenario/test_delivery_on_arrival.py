@@ -39,6 +39,15 @@ def failing(*texts: str, error: type[Exception] = ValueError) -> OnCall:
     return fail
 
 
+def taking(desk: Desk, seconds: float) -> OnCall:
+    """A handler that takes so long."""
+
+    def take(_context: MessageContext, _text: str) -> None:
+        desk.world.now += seconds
+
+    return take
+
+
 # --- what is delivered ------------------------------------------------------------------------------------------------
 
 
@@ -70,11 +79,7 @@ def test_first_message_of_a_service_is_stored_because_nobody_knows_how_long_its_
 def test_messages_of_a_service_whose_handler_takes_long_are_stored() -> None:
     desk = Desk(known=False)
     sequence = desk.open()
-
-    def slow(_context: MessageContext, _text: str) -> None:
-        desk.world.now += 0.006
-
-    desk.node.on_call = slow
+    desk.node.on_call = taking(desk, 0.006)
     desk.note(sequence, 1)
     desk.work()
     desk.note(sequence, 2)
@@ -85,11 +90,7 @@ def test_messages_of_a_service_whose_handler_takes_long_are_stored() -> None:
 def test_a_handler_that_becomes_slow_is_no_longer_called_on_arrival() -> None:
     desk = Desk()
     sequence = desk.open()
-
-    def slow(_context: MessageContext, _text: str) -> None:
-        desk.world.now += 0.03
-
-    desk.node.on_call = slow
+    desk.node.on_call = taking(desk, 0.03)
     desk.note(sequence, 1)
     desk.note(sequence, 2)
     assert desk.node.handled == ["note 1"]

@@ -11,7 +11,6 @@ from mercury.engine.delivery import on_arrival
 from mercury.engine.delivery.on_arrival import STORING_TURNS
 from mercury.engine.destination import messages
 from mercury.engine.rates import RateSettings
-from mercury.engine.runtime.core import Engine
 from mercury.engine.stage.mover import Target
 from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.statemachine.messages import IncompleteSequenceBehavior
@@ -139,14 +138,7 @@ def test_while_other_processes_host_services_on_the_store_nothing_is_delivered_o
 def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None:
     desk = Desk(known=False)
     desk.node.watched.capabilities = replace(desk.node.watched.capabilities, delivers_on_arrival=False)
-    desk.node.engine = Engine(
-        store=desk.node.watched,
-        application=desk.node.registry,
-        observers=desk.node.observers,
-        ids=desk.node.ids,
-        settings=desk.node.settings,
-        monotonic=lambda: desk.world.now,
-    )
+    desk.node.engine = desk.node.new_engine()
     desk.learn()
     sequence = desk.open()
     desk.note(sequence, 1)
@@ -155,15 +147,7 @@ def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None
 
 def test_stage_calls_no_handler_of_the_store_behind_it() -> None:
     desk = Desk(known=False)
-    desk.node.engine = Engine(
-        store=desk.node.watched,
-        application=desk.node.registry,
-        observers=desk.node.observers,
-        ids=desk.node.ids,
-        settings=desk.node.settings,
-        monotonic=lambda: desk.world.now,
-        target=Target(MemoryStore(), StageSettings(), StageRoom(100)),
-    )
+    desk.node.engine = desk.node.new_engine(Target(MemoryStore(), StageSettings(), StageRoom(100)))
     desk.node.engine.note_others(False)
     sequence = desk.open()
     desk.note(sequence, 1)
@@ -200,7 +184,7 @@ def test_a_claim_that_was_taken_away_is_not_relied_on_again() -> None:
     resource, claims = f"invoker {sequence}", desk.node.store._claims
 
     def suspended(_context: MessageContext, _text: str) -> None:
-        claims[resource].until = 0.0  # as an operator takes it, who does not wait for the end of the lease
+        claims[resource].until = 0.0  # an operator takes it without waiting for the end of the lease
         assert desk.node.store.claim(resource, "an operator", desk.world.now, 3600.0)
 
     desk.node.on_call = suspended

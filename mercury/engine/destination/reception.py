@@ -55,7 +55,6 @@ AWAY = Fault(
 UNSTORABLE = Fault(code=FaultCode.SENDER, reason="The store refuses what the message says; it would again.")
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
-
 #: Bytes of a message whose reply is handled beside a refill of its window: the next messages are as large probably.
 MOST_BESIDE = 256 * 1024
 

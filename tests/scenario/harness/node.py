@@ -15,6 +15,7 @@ from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.engine.settings import EngineSettings
+from mercury.engine.stage.mover import Target
 from mercury.errors import ApplicationFault
 from mercury.simulation.application import Ledger
 from mercury.simulation.checks import Checks
@@ -110,15 +111,23 @@ class Node(Process):
         self.observers = Observers()
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
         self.stop_watching = self.observers.subscribe(self._observe)
-        self.engine = Engine(
+        self.engine = self.new_engine()
+        self.up = True
+
+    def new_engine(self, target: Target | None = None) -> Engine:
+        """An engine over the store as it is now.
+
+        :param target: the store behind a stage.
+        """
+        return Engine(
             store=self.watched,
             application=self.registry,
             observers=self.observers,
             ids=self.ids,
             settings=self.settings,
             monotonic=lambda: self.world.now,
+            target=target,
         )
-        self.up = True
 
     def stop(self) -> None:
         """Lose all state that is not committed. The node is down until `start`."""
