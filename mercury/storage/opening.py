@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from mercury.errors import CapabilityError, ConfigurationError, StorageError, TransientStorageError
 from mercury.storage.api import StorageManager
-from mercury.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from sqlalchemy import URL, Engine
@@ -39,6 +38,8 @@ def open_store(url: str, *, wait: float = 0.0) -> StorageManager:
     :raises StorageError: the database does not answer.
     """
     if url == MEMORY:
+        from mercury.storage.memory import MemoryStore
+
         return MemoryStore()
     return open_sql_store(url, wait=wait)
 

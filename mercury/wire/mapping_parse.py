@@ -18,6 +18,9 @@ _DOCTYPE = re.compile(rb"(?:\xef\xbb\xbf)?(?>[ \t\r\n]+|<\?.*?\?>|<!--.*?-->)*+<
 #: The limits of libxml2: the depth of nested elements, and the bytes of one text.
 MAX_ELEMENT_DEPTH, MAX_TEXT = 256, 10_000_000
 
+#: The bytes that expat is given at once: it copies them, and would have a copy of a whole large document.
+FED_AT_ONCE = 256 * 1024
+
 
 class _Target:
     """Builds the tree of a document, without a method for comments and for processing instructions.
@@ -35,9 +38,11 @@ class _Target:
 def parse_values(xml: bytes) -> ElementTree.Element:
     """Parse a document for its values with expat, which is faster than libxml2 and keeps no names."""
     refuse_doctype(xml)
+    view = memoryview(xml)
     parser = ElementTree.XMLParser(target=_Target(), encoding="UTF-8")  # noqa: S314  there are no entities: no DOCTYPE
     try:
-        parser.feed(xml)
+        for at in range(0, len(xml), FED_AT_ONCE):
+            parser.feed(view[at : at + FED_AT_ONCE])
         root = parser.close()
     except ElementTree.ParseError as error:
         raise PayloadError(f"not well-formed XML: {cut(str(error))}") from error

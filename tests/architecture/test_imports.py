@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from mercury.storage.opening import open_sql_store
+
 from .imports import ALLOWED, BARE, bare_imports, breaches, circles, python_files, shadowing_packages
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,6 +57,32 @@ def test_sending_does_not_import_the_server() -> None:
     program = f"import sys, mercury; mercury.Mercury; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+SERVES = """
+import sys
+from mercury import Mercury, Service
+
+service = Service("letters")
+
+@service.operation("Put")
+def put(letter: bytes) -> None: ...
+
+mercury = Mercury(sys.argv[1])
+mercury.listen(service)
+print([name for name in sys.argv[2:] if name in sys.modules])
+mercury.stop()
+"""
+
+
+def test_a_server_does_not_import_what_only_some_applications_use(tmp_path: Path) -> None:
+    """Each takes megabytes of a process that lives for weeks."""
+    store = f"sqlite:///{tmp_path}/store.db"
+    open_sql_store(store).close()  # Alembic is needed to make its tables
+    unused = ["alembic", "sqlalchemy.orm", "mercury.storage.memory", "zeep", "signxml", "jinja2", "typer", "rich"]
+    command = [sys.executable, "-c", SERVES, store, *unused, "uvicorn"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "['uvicorn']", "the HTTP server is used, which shows that the list is of this process"
 
 
 def test_a_command_that_only_helps_does_not_load_the_engine() -> None:

@@ -199,6 +199,22 @@ STORAGE = (
         "test_body_that_is_stored_alone_is_not_put_into_a_list_for_the_driver",
     ),
     Mutant(
+        "a body as it is for the driver",
+        (
+            Change(
+                "mercury.storage.sql.round_trips:StoreConnection.opened",
+                "        driver.adapters.register_dumper(bytes, UncopiedBytes)\n",
+                "",
+            ),
+        ),
+        test="tests/storage/test_large_messages.py::test_body_is_sent_as_it_is_and_not_as_a_copy_that_the_driver_keeps",
+    ),
+    Mutant(
+        "an answer that is freed when it is read",
+        (Change("mercury.storage.sql.round_trips:Session.load", "set_pgresult(None)", "set_pgresult(result)"),),
+        test="tests/storage/test_large_messages.py::test_answer_of_the_database_is_freed_when_its_rows_are_read",
+    ),
+    Mutant(
         "two changes of a table in one statement",
         (Change("mercury.storage.sql.statements:Statements.later", "if any(", "if False and any("),),
         test="tests/storage/test_together.py::test_a_change_finds_the_row_that_a_change_of_the_same_table_before_it_has_made",

@@ -390,6 +390,13 @@ WIRE = (
         test="tests/unit/wire/test_bodies.py::test_objects_with_lists_and_with_raw_xml_are_checked_one_by_one",
     ),
     limit(
+        "bytes that the parser of values is given at once",
+        "mercury.wire.mapping_parse:FED_AT_ONCE",
+        "256 * 1024",
+        "2**40",
+        "test_parser_has_no_copy_of_a_large_document",
+    ),
+    limit(
         "copies of a text in pieces",
         "mercury.wire.mapping_parse:parse_values",
         "target=_Target(), ",

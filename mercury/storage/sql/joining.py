@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypeGuard
 
 from sqlalchemy import Connection, Engine, TwoPhaseTransaction, event, inspect, select
-from sqlalchemy.orm import Session, SessionTransaction
 
 from mercury.errors import CapabilityError
 from mercury.storage.sql.errors import translated
@@ -16,6 +17,9 @@ from mercury.storage.sql.releasing import OWNER
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.statements import StoreParts
 from mercury.storage.sql.transaction import SqlTransaction
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session, SessionTransaction
 
 ENLIST = (
     "name its engine in Mercury(..., resources={...}), and use mercury.transaction() with tx.session(name) or "
@@ -30,6 +34,15 @@ def guard_ends(engine: Engine) -> None:
     if not event.contains(engine, "commit", _on_commit):
         event.listen(engine, "commit", _on_commit)
         event.listen(engine, "rollback", _on_rollback)
+
+
+def _is_session(work: object) -> TypeGuard[Session]:
+    """Whether it is a session of SQLAlchemy's ORM. Who has none has not imported it."""
+    if "sqlalchemy.orm" not in sys.modules:
+        return False
+    from sqlalchemy.orm import Session
+
+    return isinstance(work, Session)
 
 
 def _on_commit(connection: Connection) -> None:
@@ -62,10 +75,10 @@ class Joins:
     def join(self, work: object) -> Iterator[SqlTransaction]:
         # An AsyncSession or AsyncConnection has a synchronous side; it is used within its ``run_sync``.
         work = getattr(work, "sync_session", None) or getattr(work, "sync_connection", None) or work
-        if isinstance(work, Session) and work.twophase:
+        if _is_session(work) and work.twophase:
             raise CapabilityError(f"a Session with twophase=True coordinates its commit by itself: {ENLIST}")
         with translated():
-            connection = work.connection() if isinstance(work, Session) else work
+            connection = work.connection() if _is_session(work) else work
         if not isinstance(connection, Connection):
             raise CapabilityError(f"a SQLAlchemy Session or Connection can be joined, not {type(work).__name__}")
         if isinstance(connection.get_transaction(), TwoPhaseTransaction):
@@ -78,7 +91,7 @@ class Joins:
                     connection.begin()
             tx = SqlTransaction(self._store, connection)
             self._joined[connection] = tx
-            if isinstance(work, Session):
+            if _is_session(work):
                 self._follow_session(work, connection)
             else:
                 self._follow_connection(connection)

@@ -256,7 +256,7 @@ class Postgres(Dialect):
     def inserting(
         self, table: Table, rows: Rows, *, ignore: bool = False, as_values: bool = False
     ) -> tuple[str, dict[str, Any]]:
-        # The driver copies a single value once, and those of a list twice.
+        # A single value is sent as it is, and those of a list are copied twice.
         one = len(rows) == 1 and (as_values or bool(_binary(table)))
         statement, columns = _insert(table, ignore=ignore, one=one)
         if one:
@@ -311,7 +311,7 @@ def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
 
 
 def _connect(_dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]) -> StoreConnection:
-    return StoreConnection.connect(*arguments, **options)
+    return StoreConnection.opened(arguments, options)
 
 
 def _in_transaction(driver: psycopg.Connection[Any]) -> bool:

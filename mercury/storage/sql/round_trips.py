@@ -20,6 +20,7 @@ import psycopg
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGresult
+from psycopg.types.string import BytesBinaryDumper
 
 log = logging.getLogger("mercury.storage")
 
@@ -221,7 +222,10 @@ class Session:
         if result.status != ExecStatus.TUPLES_OK:
             return result.command_tuples or 0
         self._transformer.set_pgresult(result)
-        return self._transformer.load_rows(0, result.ntuples, tuple)
+        try:
+            return self._transformer.load_rows(0, result.ntuples, tuple)
+        finally:
+            self._transformer.set_pgresult(None)  # or libpq's copy of the rows is kept until the next query
 
 
 def _check_commit(result: PGresult) -> None:
@@ -273,6 +277,14 @@ class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
         super().executemany(query, *arguments, **options)
 
 
+class UncopiedBytes(BytesBinaryDumper):
+    """Passes bytes to libpq as they are.
+
+    psycopg's own, of which there is one in C too, copies them first, and keeps the copy until the statement has ended:
+    a second body in memory beside libpq's copy of it. As a class of its own it is not exchanged for the one in C.
+    """
+
+
 class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection of a store's engine, with a `Session`."""
 
@@ -280,6 +292,16 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         super().__init__(*arguments, **options)
         self.cursor_factory = StoreCursor
         self._session: Session | None = None
+
+    @classmethod
+    def opened(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> StoreConnection:
+        """A new connection.
+
+        :param arguments: those of psycopg's ``connect``, as ``options``.
+        """
+        driver = cls.connect(*arguments, **options)
+        driver.adapters.register_dumper(bytes, UncopiedBytes)
+        return driver
 
     @property
     def session(self) -> Session:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 
 class Sessions:
@@ -21,6 +24,8 @@ class Sessions:
 
     def on(self, connection: Connection) -> Session:
         """The session on a connection."""
+        from sqlalchemy.orm import Session
+
         level = self._levels[-1]
         if connection not in level:
             level[connection] = Session(bind=connection, join_transaction_mode="create_savepoint")

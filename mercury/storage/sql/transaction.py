@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session
 
 from mercury.errors import CapabilityError, Conflict, DataError, NotActive, StorageError, TransientStorageError
 from mercury.storage.application import Ending, Outcome
@@ -31,6 +31,9 @@ from mercury.storage.sql.savepoints import FIRST_SAVEPOINT, Savepoint, Savepoint
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statement_limit import StatementLimit
 from mercury.storage.sql.statements import Statements, StoreParts
+
+if TYPE_CHECKING:
+    from sqlalchemy.orm import Session
 
 
 class SqlTransaction(Statements):

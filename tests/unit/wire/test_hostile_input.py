@@ -17,7 +17,7 @@ import pytest
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.wire import DEFAULT_LIMITS, Limits, Payload, check_payload, decode, encode
 from mercury.wire.cut import searchable
-from mercury.wire.mapping_parse import parse_values
+from mercury.wire.mapping_parse import FED_AT_ONCE, parse_values
 
 from .samples import refusal, soap
 
@@ -356,6 +356,25 @@ def test_text_in_many_pieces_is_joined_once(separator: str, monkeypatch: pytest.
     root = parse_values(f"<a><b>\N{GRINNING FACE}{f'a{written}' * 1000}</b></a>".encode())
     assert root[0].text == "\N{GRINNING FACE}" + f"a{read}" * 1000
     assert calls == ["start", "start", "end", "end"]
+
+
+@pytest.mark.parametrize("shift", range(4))
+def test_large_text_is_the_same_wherever_its_bytes_are_divided_for_the_parser(shift: int) -> None:
+    text = "a" * shift + "\N{GRINNING FACE}" * (FED_AT_ONCE // 2)
+    root = parse_values(f"<a><b>{text}</b><c/></a>".encode())
+    assert [(each.tag, each.text) for each in root] == [("b", text), ("c", None)]
+
+
+def test_parser_has_no_copy_of_a_large_document() -> None:
+    xml = b"<a>" + b"x" * 4 * MIB + b"</a>"
+    tracemalloc.start()
+    try:
+        root = parse_values(xml)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert root.text is not None
+    assert peak < 1.5 * len(root.text), "the text, and a piece of the document"
 
 
 @pytest.mark.parametrize("zeros", [0, 1, 5000])
