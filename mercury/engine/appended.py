@@ -16,6 +16,11 @@ MOST_KNOWN = 4096
 #: Seconds for which new messages of a key wait for the acknowledgement of those before them, which takes them along.
 #: Without it a stream would have a transaction and an exchange for each of its messages.
 GATHERED = 0.025
+#: One-way messages of a key that leave together: their application makes a stream.
+STREAM = 4
+#: Seconds from one transaction of acknowledgements to the next one during a stream, which takes along what was appended
+#: meanwhile; without an acknowledgement that gathers for twice as long.
+PAUSE = 0.02
 
 
 @dataclass(slots=True)
@@ -43,6 +48,8 @@ class AppendedKeys:
         self._search = True
         #: What was appended is in a transaction of acknowledgements, and nothing else has been said.
         self._taken = False
+        #: The last transaction has sent messages of a stream, and has left none.
+        self._streams = False
         #: Called when messages need not gather any longer.
         self.wake: Callable[[], None] = _wake_none
 
@@ -62,19 +69,28 @@ class AppendedKeys:
 
     # --- what is known of keys -------------------------------------------------------------------------------------
 
-    def worked(self, key: SequenceKey, now: float, *, gathers: bool) -> None:
+    @property
+    def pause(self) -> float:
+        """Seconds from one transaction of acknowledgements to the next one: nothing waits for them."""
+        return PAUSE if self._streams else 0.0
+
+    def worked(self, key: SequenceKey, now: float, *, gathers: bool, streams: bool = False) -> None:
         """A transaction on a key is committed, after which its sequence takes messages at once.
 
         :param gathers: new messages gather: others are on their way, and the destination takes batches.
+        :param streams: at least `STREAM` one-way messages have left.
         """
         with self._mutex:
+            self._streams = gathers and streams
+            gathered = (2 * PAUSE if streams else GATHERED) if gathers else -math.inf
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
-            self._known[key.digest] = _Known(key, now + GATHERED if gathers else -math.inf)
+            self._known[key.digest] = _Known(key, now + gathered)
 
     def forget(self, key: SequenceKey) -> None:
         """Another process works on a key, or something holds its rows back."""
         with self._mutex:
+            self._streams = False
             self._known.pop(key.digest, None)
 
     def acknowledged(self, key: SequenceKey) -> None:
@@ -98,7 +114,7 @@ class AppendedKeys:
             known = {digest: each for digest in appended if (each := self._known.get(digest)) is not None}
             if search or not (appended or taken) or len(known) < len(appended):
                 return None
-            self._appended = {digest for digest, each in known.items() if now < each.until <= now + GATHERED}
+            self._appended = {digest for digest, each in known.items() if now < each.until <= now + 2 * PAUSE}
             return [each.key for digest, each in known.items() if digest not in self._appended]
 
     def due(self) -> float | None:

@@ -318,11 +318,32 @@ FLOW = (
         (
             Change(
                 "mercury.engine.appended:AppendedKeys.take",
-                "now < each.until <= now + GATHERED",
+                "now < each.until <= now + 2 * PAUSE",
                 "each.until > 0",
             ),
         ),
         test="tests/unit/engine/test_appended.py::test_messages_do_not_gather_for_long_if_no_acknowledgement_comes",
+    ),
+    Mutant(
+        "requests count as a stream",
+        (
+            Change(
+                "mercury.engine.source.transmission:KeyWork._transmit",
+                "any(row.expects_response for row in due)",
+                "False",
+            ),
+        ),
+        test="tests/unit/engine/test_appended.py::test_requests_are_no_stream",
+    ),
+    Mutant(
+        "acknowledgements wait although a window is full",
+        (Change("mercury.engine.appended:AppendedKeys.forget", "            self._streams = False\n", ""),),
+        test="tests/unit/engine/test_appended.py::test_messages_that_a_full_window_holds_back_are_no_stream",
+    ),
+    Mutant(
+        "messages of a stream wait for its last acknowledgement",
+        (Change("mercury.engine.destination.dispatch:_take_along", "(all_arrived or appended.pause)", "all_arrived"),),
+        test="tests/unit/engine/test_appended.py::test_each_acknowledgement_of_a_stream_takes_along_what_has_gathered",
     ),
     Mutant(
         "a window is refilled without the claim",
@@ -354,7 +375,13 @@ FLOW = (
     ),
     Mutant(
         "acknowledgements gather while messages could leave",
-        (Change("mercury.engine.runtime.group_commit:ArrivalQueue._let_gather", " and self._gathers():", ":"),),
+        (
+            Change(
+                "mercury.engine.runtime.group_commit:ArrivalQueue._let_gather",
+                "max(until, paused) if self._gathers() else paused",
+                "max(until, paused)",
+            ),
+        ),
         test="tests/unit/engine/runtime/test_group_commit.py"
         "::test_acknowledgements_do_not_gather_while_they_could_let_messages_leave",
     ),

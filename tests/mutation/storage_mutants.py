@@ -362,7 +362,7 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.transaction:SqlTransaction._complete",
-                "if marker is None or not (self._announced or isinstance(error, TransientStorageError)):",
+                "if marker is None or not (self._announced is not None or isinstance(error, TransientStorageError)):",
                 "if marker is None or not isinstance(error, TransientStorageError):",
             ),
         ),
@@ -405,11 +405,43 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.notify:Notifier._together",
-                "self._waiting.put(None)\n                return work",
-                "return NewWork()",
+                "if not self._waiting:",
+                "if self._closing.is_set() or not self._waiting:",
             ),
         ),
-        test="tests/storage/test_clock_and_notification.py::test_a_store_that_is_closed_right_after_a_commit_has_notified",
+        test="tests/storage/test_notifier.py::test_a_commit_that_fails_has_announced_nothing",
+    ),
+    Mutant(
+        "work that is committed during an announcement",
+        (Change("mercury.storage.sql.notify:Notifier.announced", "if self._added == announcement.added:", "if True:"),),
+        test="tests/storage/test_notifier.py::test_the_same_work_again_during_an_announcement_is_announced_again",
+    ),
+    Mutant(
+        "announcements of commits that fail",
+        (
+            Change(
+                "mercury.storage.sql.notify:Notifier.claim",
+                "work, added = work | self._waiting, self._added",
+                "work, added = work | self._waiting, self._added\n            self._waiting = NewWork()",
+            ),
+        ),
+        test="tests/storage/test_notifier.py::test_a_commit_that_fails_has_announced_nothing",
+    ),
+    Mutant(
+        "a commit by the driver",
+        (
+            Change(
+                "mercury.storage.sql.round_trips:StoreConnection.commit",
+                "self.owner.ended_by_application(commit=True)",
+                "pass",
+            ),
+        ),
+        test="tests/storage/test_ended_by_application.py::test_an_end_by_the_driver_is_noticed_as_one_by_sqlalchemy[commit]",
+    ),
+    Mutant(
+        "the owner of a connection that is returned",
+        (Change("mercury.storage.sql.releasing:release", "            _tell_driver(connection, None)\n", ""),),
+        test="tests/storage/test_ended_by_application.py::test_a_connection_that_is_returned_reports_to_no_transaction",
     ),
     Mutant(
         "order after a broken commit",

@@ -17,6 +17,7 @@ from mercury.storage.sql import commit_markers
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.dialect import Marker
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.notify import Announcement
 from mercury.storage.sql.schema import COMMIT
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
@@ -129,7 +130,7 @@ def test_a_notification_that_fails_does_not_fail_the_commit_before_it(
     of."""
     if watched:
         event.listen(store.engine, "before_cursor_execute", lambda *_: None)
-    monkeypatch.setattr(store, "announcement", lambda _: "select 1 / 0")
+    monkeypatch.setattr(store, "announcement", lambda _: Announcement("select 1 / 0", 0))
     assert place(store, SqlTransaction.commit_store).outcome.ending is Ending.COMMITTED
     assert placed(store) == (1, 1)
 

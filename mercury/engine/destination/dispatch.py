@@ -110,17 +110,17 @@ def _acknowledged(batch: Batch, exchange: InboundExchange, acknowledgement: Sequ
         # RM-ACK-05: resend at once, but only once: a destination may repeat its Nacks. Then the usual pauses apply.
         batch.tx.rms.resend(record, acknowledgement.nacks, batch.now, most_attempts=1)
         record.due = batch.now
-    if not record.machine.in_flight:
-        _take_along(batch, record)
+    _take_along(batch, record)
     return problems
 
 
 def _take_along(batch: Batch, record: RmsRecord) -> None:
-    """Send what was appended to a key meanwhile in the transaction of the acknowledgement."""
-    appended, key = batch.context.appended, record.channel.key
-    if appended.has(key):
+    """Send what was appended to a key meanwhile in the transaction of the acknowledgement, if that was the last one or
+    has waited for it."""
+    appended, key, all_arrived = batch.context.appended, record.channel.key, not record.machine.in_flight
+    if (all_arrived or appended.pause) and appended.has(key):
         record.due = batch.now
-    else:
+    elif all_arrived:
         batch.tx.after_commit(partial(appended.acknowledged, key))
 
 

@@ -40,7 +40,8 @@ class ArrivalQueue(Generic[T]):
     A transaction waits for as many arrivals as the last one had, as long as they keep coming. After a transaction with
     one arrival it does not wait. The taking thread is woken when as many have come as it waits for, not by each.
 
-    Arrivals that can wait gather after a transaction for as long as it took, `MOST_GATHERED` at most.
+    Arrivals that can wait gather after a transaction for as long as it took, `MOST_GATHERED` at most, or until a given
+    time after its begin.
 
     :param most_waiting: the most arrivals that wait.
     :param most: the most arrivals in one transaction.
@@ -49,6 +50,7 @@ class ArrivalQueue(Generic[T]):
     :param size: the bytes that an arrival counts for `GROUP_COMMIT_BYTES`.
     :param can_wait: whether an arrival can wait for others, if all that wait can.
     :param gathers: whether nothing becomes slower if such arrivals wait now; called with the lock of the queue.
+    :param pause: seconds from one transaction to the next one of such arrivals; called likewise.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class ArrivalQueue(Generic[T]):
         size: Callable[[T], int] = lambda _: 0,
         can_wait: Callable[[T], bool] = lambda _: False,
         gathers: Callable[[], bool] = lambda: False,
+        pause: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._most_waiting = most_waiting
         self._most = most
@@ -67,6 +70,7 @@ class ArrivalQueue(Generic[T]):
         self._size = size
         self._can_wait = can_wait
         self._gathers = gathers
+        self._pause = pause
         mutex = threading.Lock()
         #: Both have the same lock, so that either may be held. `_arrived` wakes the taking thread.
         self._arrived, self._room = condition(mutex), condition(mutex)
@@ -141,9 +145,13 @@ class ArrivalQueue(Generic[T]):
         return taken
 
     def _let_gather(self, until: float) -> None:
-        """Wait until a time, or until something has come that cannot wait."""
+        """Wait until a time, or that of `pause`, or until something has come that cannot wait."""
         self._is_gathering = True
-        while not self._urgent and not self._closed and (left := until - self._clock()) > 0 and self._gathers():
+        while not self._urgent and not self._closed:
+            paused = self._taken_at + self._pause()
+            left = (max(until, paused) if self._gathers() else paused) - self._clock()
+            if left <= 0:
+                break
             self._wait(self._most, left)
         self._is_gathering = False
 

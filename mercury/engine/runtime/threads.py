@@ -102,6 +102,7 @@ class Runtime:
             size=lambda each: each[0].size,
             can_wait=lambda each: each[0].is_acknowledgement,
             gathers=lambda: self._senders.has_waiting,  # messages wait for exchanges: more of them would wait, too
+            pause=lambda: engine.source.appended.pause,
         )
         rare = engine.longest_pause
         invokers = [f"mercury-invoker-{number}" for number in range(settings.invokers)]

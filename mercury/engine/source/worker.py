@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
+from mercury.engine.appended import STREAM
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
@@ -163,7 +164,7 @@ class SourceWorker:
         if work.holds_rows:
             self.appended.forget(work.key)
         else:
-            self.appended.worked(work.key, work.now, gathers=work.gathers)
+            self.appended.worked(work.key, work.now, gathers=work.gathers, streams=work.one_way >= STREAM)
 
     def _next_planned(self) -> float | None:
         gathers = self.appended.due()

@@ -43,6 +43,8 @@ class Dialect(ABC):
     has_flags: bool
     #: The driver receives all values as texts, unless a cursor is for binary values.
     has_texts: bool
+    #: The driver's connections report when the application commits or rolls them back (`StoreConnection`).
+    reports_ends: bool
     #: The prefixes of SQLAlchemy's URLs; the last one names the driver.
     drivers: tuple[str, ...]
 

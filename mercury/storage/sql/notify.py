@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import atexit
 import logging
-import queue
+import math
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from typing import NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -31,10 +32,22 @@ log = logging.getLogger("mercury.storage")
 CHANNEL = "mercury"
 #: Shortest interval between two notifications in seconds: one notification covers many commits.
 NOTIFICATION_WINDOW = 0.01
+#: Seconds after a notification for which the thread leaves what waits to the next commit, which announces it in its own
+#: round trip.
+LEFT_TO_COMMITS = 1.5 * NOTIFICATION_WINDOW
 #: Seconds between two checks of the waiting thread whether it must end.
 POLL_INTERVAL = 0.5
 
 OnNotification = Callable[[NewWork], None]
+
+
+class Announcement(NamedTuple):
+    """A notification that a transaction sends behind its commit."""
+
+    #: The statement.
+    text: str
+    #: How often work was added to what waits, when the notification was claimed.
+    added: int
 
 
 class Notifier:
@@ -42,35 +55,53 @@ class Notifier:
 
     :param url: the store's PostgreSQL database.
     :param notify: called with the work that commits of other processes have made.
+    :param monotonic: returns the time of a monotonic clock, in seconds.
     """
 
-    def __init__(self, url: URL, notify: OnNotification) -> None:
+    def __init__(self, url: URL, notify: OnNotification, monotonic: Callable[[], float] = time.monotonic) -> None:
         # The URL is parsed by SQLAlchemy, as for the store's engine: the driver parses some texts differently, e.g.
         # blanks.
         _, self._address = url.get_dialect()().create_connect_args(url)
         self._on_notification = notify
+        self._monotonic = monotonic
         self._me = uuid.uuid4().hex[:12]
-        self._waiting: queue.SimpleQueue[NewWork | None] = queue.SimpleQueue()
         self._closing = threading.Event()
         self._mutex = threading.Lock()
+        #: Notified when there is work to announce, if the sender waits for that, and when it must end.
+        self._wakes_sender = threading.Condition(self._mutex)
         self._sender: threading.Thread | None = None
         self._listener: threading.Thread | None = None
-        #: The time of the last notification on the monotonic clock, in seconds.
-        self._sent = 0.0
+        #: Work that no notification has announced, and how often some was added.
+        self._waiting = NewWork()
+        self._added = 0
+        self._sender_waits = False
+        #: The time of the last notification, in seconds.
+        self._sent = -math.inf
 
-    def claim(self, work: NewWork) -> str | None:
-        """The statement that notifies the other processes, which the caller executes now; ``None`` = another
-        notification was sent a moment ago, and this work is to be passed to `send`."""
+    def claim(self, work: NewWork) -> Announcement | None:
+        """The notification of work, and of what waits for one, which the caller sends now; ``None`` = another was sent
+        a moment ago, and this work is to be passed to `send`."""
         with self._mutex:
-            if self._closing.is_set() or time.monotonic() < self._sent + NOTIFICATION_WINDOW:
+            if self._closing.is_set() or self._monotonic() < self._sent + NOTIFICATION_WINDOW:
                 return None
-            self._sent = time.monotonic()
-        return f"notify {CHANNEL}, '{self._payload(work)}'"
+            self._sent = self._monotonic()
+            work, added = work | self._waiting, self._added
+        return Announcement(f"notify {CHANNEL}, '{self._payload(work)}'", added)
+
+    def announced(self, announcement: Announcement) -> None:
+        """A notification was sent: what had waited for one when it was claimed need not wait any longer."""
+        with self._mutex:
+            if self._added == announcement.added:  # otherwise all of it is announced, some of it again
+                self._waiting = NewWork()
 
     def send(self, work: NewWork) -> None:
         """Notify the other processes. Returns immediately; `close` and the end of the process wait for what is sent."""
-        self._waiting.put(work)
         with self._mutex:
+            if work != self._waiting:
+                self._waiting |= work
+            self._added += 1
+            if self._sender_waits:
+                self._wakes_sender.notify()
             if self._sender is None and not self._closing.is_set():
                 self._sender = threading.Thread(target=self._send, name="mercury-notify", daemon=True)
                 self._sender.start()
@@ -93,9 +124,9 @@ class Notifier:
             listener.join(2 * POLL_INTERVAL)
 
     def _end_sender(self) -> None:
-        self._closing.set()
-        self._waiting.put(None)
         with self._mutex:  # a thread that is made at this moment is started first: no other can be joined
+            self._closing.set()
+            self._wakes_sender.notify()
             sender = self._sender
         if sender is not None and sender is not threading.current_thread():
             sender.join(2 * POLL_INTERVAL)
@@ -129,21 +160,20 @@ class Notifier:
 
     def _together(self) -> NewWork:
         """The work to announce next; none when the thread must end."""
-        work = self._waiting.get()
-        if work is None:
-            return NewWork()
-        self._closing.wait(max(0.0, self._sent + NOTIFICATION_WINDOW - time.monotonic()))
         with self._mutex:
-            self._sent = time.monotonic()
-        while True:
-            try:
-                more = self._waiting.get_nowait()
-            except queue.Empty:
-                return work
-            if more is None:  # after these the thread ends
-                self._waiting.put(None)
-                return work
-            work |= more
+            while True:
+                if not self._waiting:
+                    if self._closing.is_set():
+                        return self._waiting
+                    self._sender_waits = True
+                    self._wakes_sender.wait()
+                    self._sender_waits = False
+                elif not self._closing.is_set() and (pause := self._sent + LEFT_TO_COMMITS - self._monotonic()) > 0:
+                    self._wakes_sender.wait(pause)
+                else:
+                    work, self._waiting = self._waiting, NewWork()
+                    self._sent = self._monotonic()
+                    return work
 
     def _listen(self) -> None:
         interrupted, failures = False, 0

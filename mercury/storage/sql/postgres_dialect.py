@@ -101,6 +101,7 @@ class Postgres(Dialect):
     changes_in_queries = True
     has_flags = True
     has_texts = True
+    reports_ends = True
     drivers = ("postgresql", "postgresql+psycopg")
 
     @property

@@ -255,5 +255,7 @@ def note_lost(connection: Connection, error: Any) -> None:
 def _is_watched(connection: Connection) -> bool:
     """Whether the application listens to statements of the engine: SQLAlchemy calls listeners for its own executions
     only."""
+    if not (connection._has_events or connection.engine._has_events):  # as SQLAlchemy asks, before it makes `dispatch`
+        return False
     events = connection.dispatch
     return bool(events.before_cursor_execute or events.after_cursor_execute)

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
+from mercury.storage.sql.round_trips import Owner, StoreConnection
+
 log = logging.getLogger("mercury.storage")
 
 #: The key in `Connection.info` of the transaction that a connection belongs to.
@@ -18,6 +20,12 @@ GROWN = "mercury grown"
 #: for what it receives grow to the longest that there was, and shrink only when the connection is closed: each
 #: connection of the pool would keep both. A new connection costs less than a message of this size.
 GROWN_BYTES = 4 * 1024 * 1024
+
+
+def own(connection: Connection, owner: Owner) -> None:
+    """Note whose transaction a connection is in, until `release`."""
+    connection.info[OWNER] = owner
+    _tell_driver(connection, owner)
 
 
 def note_bytes(connection: Connection, values: Iterable[object]) -> None:
@@ -41,6 +49,7 @@ def release(connection: Connection) -> None:
     try:
         if not connection.invalidated:
             connection.info.pop(OWNER, None)
+            _tell_driver(connection, None)
             if connection.info.pop(GROWN, False):
                 connection.invalidate()
         connection.close()
@@ -50,3 +59,9 @@ def release(connection: Connection) -> None:
             connection.invalidate()
         with contextlib.suppress(Exception):
             connection.close()
+
+
+def _tell_driver(connection: Connection, owner: Owner | None) -> None:
+    driver: object = connection.connection.dbapi_connection
+    if isinstance(driver, StoreConnection):
+        driver.owner = owner

@@ -14,7 +14,7 @@ import select
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import psycopg
 from psycopg.adapt import PyFormat, Transformer
@@ -285,6 +285,13 @@ class UncopiedBytes(BytesBinaryDumper):
     """
 
 
+class Owner(Protocol):
+    """Whose transaction a connection is in."""
+
+    def ended_by_application(self, *, commit: bool) -> None:
+        """Called before each commit or rollback on the connection, also those of the owner."""
+
+
 class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection of a store's engine, with a `Session`."""
 
@@ -292,6 +299,8 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         super().__init__(*arguments, **options)
         self.cursor_factory = StoreCursor
         self._session: Session | None = None
+        #: ``None`` = the connection is in no transaction of Mercury's.
+        self.owner: Owner | None = None
 
     @classmethod
     def opened(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> StoreConnection:
@@ -311,11 +320,15 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._session
 
     def commit(self) -> None:
+        if self.owner is not None:
+            self.owner.ended_by_application(commit=True)
         if not self._has_ended:
             super().commit()
         self._settle()
 
     def rollback(self) -> None:
+        if self.owner is not None:
+            self.owner.ended_by_application(commit=False)
         if not self._has_ended:
             if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
                 self.session.doubtful = True

@@ -47,6 +47,7 @@ class Sqlite(Dialect):
     has_clock = False
     has_flags = False
     has_texts = False
+    reports_ends = False
     changes_in_queries = False
     drivers = ("sqlite", "sqlite+pysqlite")
 

@@ -18,8 +18,9 @@ from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.new_work import NewWork
+from mercury.storage.sql.notify import Announcement
 from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, session_of
-from mercury.storage.sql.releasing import OWNER, are_many_bytes
+from mercury.storage.sql.releasing import are_many_bytes, own
 from mercury.storage.sql.round_trips import Call
 from mercury.storage.sql.savepoints import FIRST_SAVEPOINT
 from mercury.storage.sql.together import Change, together
@@ -84,8 +85,11 @@ class StoreParts(Protocol):
         :raises TransientStorageError: a branch could not be finished yet.
         """
 
-    def announcement(self, work: NewWork, /) -> str | None:
-        """The statement that announces work to other processes, if one may be sent now. The caller sends it."""
+    def announcement(self, work: NewWork, /) -> Announcement | None:
+        """What announces work to other processes, if something may be sent now. The caller sends it."""
+
+    def announced(self, announcement: Announcement, /) -> None:
+        """An announcement was sent behind its commit."""
 
     def notify(self, here: NewWork, elsewhere: NewWork, /) -> None:
         """Report that a commit has made work.
@@ -131,6 +135,10 @@ class Statements:
         self._ahead.clear()
         return self._begun()
 
+    def ended_by_application(self, *, commit: bool) -> None:
+        """As `Owner.ended_by_application`."""
+        raise NotImplementedError
+
     def _begun(self) -> Connection:
         connection = self._connected()
         if not self._writing:
@@ -146,7 +154,7 @@ class Statements:
         if self._connection is None:
             with translated():
                 self._connection = self.store.engine.connect()
-                self._connection.info[OWNER] = self
+                own(self._connection, self)
         return self._connection
 
     def read(

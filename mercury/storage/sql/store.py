@@ -26,7 +26,7 @@ from mercury.storage.sql.errors import translated
 from mercury.storage.sql.history import History
 from mercury.storage.sql.joining import Joins, guard_ends
 from mercury.storage.sql.new_work import NewWork
-from mercury.storage.sql.notify import Notifier
+from mercury.storage.sql.notify import Announcement, Notifier
 from mercury.storage.sql.prepared import Prepared, fetch
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
@@ -95,7 +95,8 @@ class SqlStore:
         self._closed = self._has_attachments = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         self._history = History(self.engine, dialect, clock)
-        guard_ends(self.engine)
+        if not dialect.reports_ends:
+            guard_ends(self.engine)
         self._joins = Joins(self)
 
     @property
@@ -183,9 +184,14 @@ class SqlStore:
         if self._closed:
             raise StorageError("the store is closed")
 
-    def announcement(self, work: NewWork) -> str | None:
+    def announcement(self, work: NewWork) -> Announcement | None:
         """As `StoreParts.announcement`."""
         return self._notifier.claim(work) if self._notifier is not None and work else None
+
+    def announced(self, announcement: Announcement) -> None:
+        """As `StoreParts.announced`."""
+        if self._notifier is not None:
+            self._notifier.announced(announcement)
 
     def notify(self, here: NewWork, elsewhere: NewWork) -> None:
         """As `StoreParts.notify`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from mercury.errors import CapabilityError, Conflict, DataError, NotActive, StorageError, TransientStorageError
+from mercury.errors import Conflict, DataError, NotActive, StorageError, TransientStorageError
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql import claim_guard
@@ -19,6 +19,7 @@ from mercury.storage.sql.dialect import Dialect, Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.new_work import NewWork
+from mercury.storage.sql.notify import Announcement
 from mercury.storage.sql.parts import Part, StorePart
 from mercury.storage.sql.peer_stores import SqlPeerStores
 from mercury.storage.sql.prepared import run, session_of
@@ -31,6 +32,7 @@ from mercury.storage.sql.savepoints import FIRST_SAVEPOINT, Savepoint, Savepoint
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statement_limit import StatementLimit
 from mercury.storage.sql.statements import Statements, StoreParts
+from mercury.storage.sql.unknown_database import unknown_database
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session
@@ -47,7 +49,8 @@ class SqlTransaction(Statements):
         self._ending = False
         self._broken = False
         #: Whether the commit may announce the topics to other processes, and whether it has done so.
-        self._announces = self._announced = False
+        self._announces = False
+        self._announced: Announcement | None = None
         self._claims: list[Claim] = []
         #: Whether the claims are checked by the statement before the commit.
         self._guards = False
@@ -74,7 +77,7 @@ class SqlTransaction(Statements):
 
     def connection(self, resource: str | None = None) -> Connection:
         if resource is not None and not self.store.is_own_database(resource):
-            raise self._unknown(resource)
+            raise unknown_database(resource, joined=self.joined)
         connection = self.writing()
         if self._deferred is None:
             self._deferred = DeferredConstraints(connection, self.dialect, self.store.deferrable)
@@ -98,17 +101,6 @@ class SqlTransaction(Statements):
             if known is None:
                 raise
             raise known from error
-
-    def _unknown(self, resource: str) -> CapabilityError:
-        if self.joined:
-            return CapabilityError(
-                f"the application's own transaction cannot include the database {resource!r}: use Mercury's, "
-                "`with mercury.transaction() as tx:`, and tx.session() for the store's database"
-            )
-        return CapabilityError(
-            f"no database is named {resource!r}: name it when Mercury is made, Mercury(..., "
-            f"resources={{{resource!r}: engine}})"
-        )
 
     # --- the contract ----------------------------------------------------------------------------------------------
 
@@ -265,7 +257,7 @@ class SqlTransaction(Statements):
         try:
             self.commit_store()
         except StorageError as error:
-            if marker is None or not (self._announced or isinstance(error, TransientStorageError)):
+            if marker is None or not (self._announced is not None or isinstance(error, TransientStorageError)):
                 raise
             self._connected().invalidate()
             self.outcome = Outcome(ending=Ending.UNKNOWN)
@@ -300,7 +292,8 @@ class SqlTransaction(Statements):
         self.flush_records()
         if not self.rms.flush_appended(marker) and marker is not None:
             self.insert_marker(marker)
-        self.attachments.remove_unnamed()
+        if self.unnamed:
+            self.attachments.remove_unnamed()
         waits = last and self._connection is not None and session_of(self._connection) is not None
         if self._writing and (self._claims or self._member is not None):
             if waits:
@@ -339,19 +332,19 @@ class SqlTransaction(Statements):
         """Commit this transaction's part in the store's database."""
         self._ending = True
         if self._connection is not None:
-            text = self.store.announcement(self.work(elsewhere=True)) if self._announces else None
-            if self._commit_together(self._connection, text):
+            announcement = self.store.announcement(self.work(elsewhere=True)) if self._announces else None
+            if self._commit_together(self._connection, announcement):
                 return
-            self._announced = text is not None
+            self._announced = announcement
             try:
                 with translated():
-                    if text is not None:
-                        self.dialect.commit_and_announce(self._connection, text)
+                    if announcement is not None:
+                        self.dialect.commit_and_announce(self._connection, announcement.text)
                     self._connection.commit()
             except Conflict as error:  # a deferred constraint of the application; Mercury's tables have none
                 raise DataError(str(error)) from error
 
-    def _commit_together(self, connection: Connection, announcement: str | None) -> bool:
+    def _commit_together(self, connection: Connection, announcement: Announcement | None) -> bool:
         """Send what waits, the check of the claims, the commit and the announcement in one round trip, if the database
         can."""
         session = session_of(connection)
@@ -361,7 +354,7 @@ class SqlTransaction(Statements):
         self.statements += len(calls)
         try:
             with translated():
-                run(connection, session, calls, commit=True, behind=announcement)
+                run(connection, session, calls, commit=True, behind=announcement and announcement.text)
         except CommitFailed as failed:
             known = translate(failed.error)
             # A deferred constraint of the application; Mercury's tables have none.
@@ -370,7 +363,7 @@ class SqlTransaction(Statements):
             if self._guards and claim_guard.LOST in str(error):
                 self._tell_lost(connection)
             raise
-        self._announced = announcement is not None
+        self._announced = announcement
         connection.commit()  # which tells SQLAlchemy
         return True
 
@@ -416,5 +409,7 @@ class SqlTransaction(Statements):
         for action in self._after_commit:
             action()
         here, elsewhere = self.work(elsewhere=False), self.work(elsewhere=True)
+        if self._announced is not None:
+            self.store.announced(self._announced)
         if elsewhere:
-            self.store.notify(here, NewWork() if self._announced else elsewhere)
+            self.store.notify(here, elsewhere if self._announced is None else NewWork())

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, exc
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.deferred import DeferredConstraints
-from mercury.storage.sql.releasing import OWNER, release
+from mercury.storage.sql.releasing import own, release
 from mercury.storage.sql.savepoints import Savepoints
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.names import Gtrid
@@ -162,7 +162,7 @@ def enlist(resource: Resource, owner: SqlTransaction) -> Branch:
     try:
         connection = resource.engine.connect()
         try:
-            connection.info[OWNER] = owner
+            own(connection, owner)
             resource.dialect.limit_session(connection)
         except BaseException:
             connection.invalidate()

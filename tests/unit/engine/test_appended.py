@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import pytest
 
-from mercury.engine.appended import GATHERED, MOST_KEYS, MOST_KNOWN, AppendedKeys
+from mercury.engine.appended import GATHERED, MOST_KEYS, MOST_KNOWN, PAUSE, STREAM, AppendedKeys
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.errors import TransientStorageError
 from mercury.storage.claims import WorkFilter
@@ -172,6 +172,63 @@ def test_a_part_of_the_acknowledgements_takes_nothing_along(sending: Sending) ->
     at = NOW + 2.1 * GATHERED
     assert sending.acknowledged(first, at) == []
     assert numbers(sending.acknowledged(second, at)) == [(4, None)]
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+
+def streamed(sending: Sending, count: int = STREAM) -> list[Outgoing]:
+    """Messages that were appended one by one and leave together."""
+    for number in range(count):
+        sending.send(f"of the stream {number}")
+    return sending.turn()
+
+
+def test_a_stream_makes_acknowledgements_wait_for_more_messages(sending: Sending) -> None:
+    assert sending.source.appended.pause == 0.0
+    streamed(sending)
+    assert sending.source.appended.pause == PAUSE
+
+
+def test_few_messages_are_no_stream(sending: Sending) -> None:
+    streamed(sending, STREAM - 1)
+    assert sending.source.appended.pause == 0.0
+
+
+def test_requests_are_no_stream(sending: Sending) -> None:
+    """Who waits for the responses may have more to ask then: to wait for that would be in vain."""
+    sending.pair.send([str(number) for number in range(STREAM)], "till", batch=BATCH, ask=True)
+    assert numbers(sending.turn()) != []
+    assert sending.source.appended.pause == 0.0
+
+
+def test_messages_that_a_full_window_holds_back_are_no_stream(sending: Sending) -> None:
+    """Each acknowledgement makes room for some of them."""
+    streamed(sending)
+    sending.source.appended.forget(SequenceKey("http://server.example/services/shop", "till"))
+    assert sending.source.appended.pause == 0.0
+
+
+def test_each_acknowledgement_of_a_stream_takes_along_what_has_gathered(sending: Sending) -> None:
+    """Also if it is not the last one: otherwise another transaction would follow for the messages."""
+    first = streamed(sending)
+    sending.send("another")
+    second = sending.turn(NOW + 3 * PAUSE)
+    assert numbers(second) == [(STREAM + 2, None)]
+    for number in range(STREAM):
+        sending.send(f"later {number}")
+    streaming = sending.turn(NOW + 6 * PAUSE)
+    sending.send("the last")
+    assert sending.turn(NOW + 6.1 * PAUSE) == []
+    assert numbers(sending.acknowledged(first, NOW + 6.2 * PAUSE)) == [(2 * STREAM + 3, None)]
+    assert len(numbers(streaming)) == 1
+
+
+def test_a_stream_does_not_wait_long_for_an_acknowledgement_that_does_not_come(sending: Sending) -> None:
+    streamed(sending)
+    sending.send("one more")
+    assert sending.turn(NOW + 1.9 * PAUSE) == []
+    assert numbers(sending.turn(NOW + 2.1 * PAUSE)) == [(STREAM + 2, None)]
 
 
 def test_messages_to_a_destination_without_batches_do_not_gather(

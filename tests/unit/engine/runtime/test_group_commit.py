@@ -35,6 +35,8 @@ class Arrivals:
         self.wakes = 0
         #: Whether those that can wait gather.
         self.gathers = True
+        #: Seconds from one transaction of them to the next.
+        self.pause = 0.0
         self._times = list(times)
         self.queue = ArrivalQueue[float](
             most_waiting,
@@ -43,6 +45,7 @@ class Arrivals:
             lambda _: Condition(self),
             can_wait=lambda each: each in can_wait,
             gathers=lambda: self.gathers,
+            pause=lambda: self.pause,
         )
 
     def advance(self, until: float | None, woken: Condition) -> None:
@@ -190,6 +193,43 @@ def test_acknowledgements_never_gather_for_long() -> None:
     arrivals.now = 8.995  # a long transaction
     assert arrivals.taken(1) == [1]
     assert arrivals.now <= 8.995 + MOST_GATHERED
+
+
+def streaming(*times: float, can_wait: tuple[float, ...]) -> Arrivals:
+    """Acknowledgements of a stream: nothing waits for an exchange."""
+    arrivals = Arrivals(*times, can_wait=can_wait)
+    arrivals.gathers, arrivals.pause = False, 0.02
+    return arrivals
+
+
+def test_acknowledgements_of_a_stream_gather_from_the_begin_of_one_transaction_to_that_of_the_next() -> None:
+    times = (1.0, 1.007, 1.015, 1.019, 1.03)
+    arrivals = streaming(*times, can_wait=times)
+    assert arrivals.taken(1) == [1]
+    arrivals.now += 0.003
+    assert arrivals.taken(1) == [3]
+    assert arrivals.now == pytest.approx(1.02)
+
+
+def test_a_message_ends_the_wait_of_a_streams_acknowledgements() -> None:
+    arrivals = streaming(1.0, 1.007, 1.011, can_wait=(1.0, 1.007))
+    assert arrivals.taken(2) == [1, 2]
+    assert arrivals.now == 1.011
+
+
+def test_an_acknowledgement_that_comes_after_a_stream_is_not_delayed() -> None:
+    arrivals = streaming(1.0, 2.0, can_wait=(1.0, 2.0))
+    assert arrivals.taken(2) == [1, 1]
+    assert arrivals.now == 2.0
+
+
+def test_a_stream_that_stops_to_be_one_ends_the_wait() -> None:
+    """A window has become full, for example: what opens it must not wait."""
+    arrivals = streaming(1.0, 1.007, 1.011, can_wait=(1.0, 1.007, 1.011))
+    assert arrivals.taken(1) == [1]
+    arrivals.pause = 0.0
+    assert arrivals.taken(1) == [1]
+    assert arrivals.now == 1.007
 
 
 def test_a_queue_that_is_closed_gathers_nothing() -> None:
