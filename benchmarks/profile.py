@@ -1,6 +1,6 @@
 """Where the CPU time of a message goes, in the client, the server and PostgreSQL.
 
-``python -m benchmarks.profile [--rows N] [--mode in-only|in-out] [--phase drain|stream] [--sequences N] [--single]
+``python -m benchmarks.profile [--rows N] [--mode in-only|in-out] [--phase drain|stream|lone] [--sequences N] [--single]
 [--list-handler]`` moves rows in the same database with default settings, once for each part that is measured:
 
 - totals: CPU microseconds and waits (each is a wake-up) a message by thread and process, WAL, bytes over the network;
@@ -39,6 +39,8 @@ from mercury.postgres.embedded import EmbeddedPostgres
 PARTS = ("totals", "functions", "commit", "copies")
 #: Seconds after which a run is given up.
 PATIENCE = 300.0
+#: Seconds from one lone row to the next.
+LONE_PAUSE = 0.05
 #: Characters of a body in the part "copies", and the number of such messages.
 LARGE, LARGE_MESSAGES = 1_000_000, 8
 #: malloc gets new pages from the kernel for blocks of this many bytes, and returns them when they are freed.
@@ -93,7 +95,7 @@ class Job:
 
 
 def run(postgres: EmbeddedPostgres, name: str, options: argparse.Namespace, *, functions: bool) -> Found:
-    """Measure all rows of a stream or of a drain, after one row in each sequence.
+    """Measure all rows of a stream or of a drain, or lone rows, after one row in each sequence.
 
     For a drain the client's process is paused while the backlog is committed.
     """
@@ -113,6 +115,8 @@ def run(postgres: EmbeddedPostgres, name: str, options: argparse.Namespace, *, f
             if paused is None:
                 for number in numbers:
                     job.commit(range(number, number + 1))
+                    if options.phase == "lone":
+                        time.sleep(LONE_PAUSE)
             job.arrived(numbers.stop - 1)
             found.rows = options.rows
     job.mercury.stop()
@@ -309,7 +313,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2000)
     parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
-    parser.add_argument("--phase", choices=("drain", "stream"), default="drain")
+    parser.add_argument("--phase", choices=("drain", "stream", "lone"), default="drain")
     parser.add_argument("--sequences", type=int, default=1, help="send under so many keys in turn")
     parser.add_argument("--body", type=int, default=300, help="characters of a row")
     parser.add_argument("--single", action="store_true", help="one message in each HTTP exchange")

@@ -191,7 +191,7 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.postgres_dialect:Postgres.inserting",
-                "one = len(rows) == 1 and (as_values or bool(_binary(table)))",
+                "one = len(rows) == 1",
                 "one = False",
             ),
         ),
@@ -410,6 +410,17 @@ STORAGE = (
             ),
         ),
         test="tests/storage/test_notifier.py::test_a_commit_that_fails_has_announced_nothing",
+    ),
+    Mutant(
+        "single values as text",
+        (
+            Change(
+                "mercury.storage.sql.postgres_values:single_values",
+                "kind is bytes else _element(value)",
+                "kind is bytes else value",
+            ),
+        ),
+        test="tests/storage/test_arrays.py::test_a_row_with_other_nulls_is_the_same_statement_of_the_server",
     ),
     Mutant(
         "work that is committed during an announcement",

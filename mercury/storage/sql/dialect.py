@@ -179,10 +179,9 @@ class Dialect(ABC):
     def update(self, connection: Connection, table: Table, key: str, rows: Rows) -> None:
         """Update rows with the same columns by their column ``key``, in one statement."""
 
-    def inserting(self, table: Table, rows: Rows, *, as_values: bool = False) -> tuple[str, dict[str, Any]]:
+    def inserting(self, table: Table, rows: Rows) -> tuple[str, dict[str, Any]]:
         """The text and the named parameters of `insert`.
 
-        :param as_values: a single row is inserted by its values, which costs less than lists of one value.
         :raises CapabilityError: a query cannot contain a change (`changes_in_queries`).
         """
         raise CapabilityError(f"{self} has no changes in queries")

@@ -40,6 +40,7 @@ from sqlalchemy.types import TypeEngine
 from mercury.errors import CapabilityError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
+from mercury.storage.sql.postgres_values import as_array, single_values
 from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
 from mercury.storage.sql.round_trips import StoreConnection, error_of
@@ -108,7 +109,7 @@ class Postgres(Dialect):
     def writers(self) -> Mapping[type[TypeEngine[Any]], Writer]:
         # Numbers are sent as text: the driver's type of a number depends on its size, and a statement is prepared for
         # each combination of types.
-        return {ListOf: _array, Integer: _number}
+        return {ListOf: as_array, Integer: _number}
 
     def url(self, given: URL) -> URL:
         return given.set(drivername="postgresql+psycopg")
@@ -254,17 +255,13 @@ class Postgres(Dialect):
         if names:
             note_bytes(connection, [row[name] for row in rows for name in names])
 
-    def inserting(
-        self, table: Table, rows: Rows, *, ignore: bool = False, as_values: bool = False
-    ) -> tuple[str, dict[str, Any]]:
+    def inserting(self, table: Table, rows: Rows, *, ignore: bool = False) -> tuple[str, dict[str, Any]]:
         # A single value is sent as it is, and those of a list are copied twice.
-        one = len(rows) == 1 and (as_values or bool(_binary(table)))
+        one = len(rows) == 1
         statement, columns = _insert(table, ignore=ignore, one=one)
         if one:
-            (row,) = rows
-            # As `_alone`, without a call for each column of each message.
-            return statement, {name: str(value) if type(value := row[name]) is int else value for name in columns}
-        return statement, {name: _array([row[name] for row in rows]) for name in columns}
+            return statement, single_values(rows[0], columns)
+        return statement, {name: as_array([row[name] for row in rows]) for name in columns}
 
     def insert_both(
         self,
@@ -278,11 +275,11 @@ class Postgres(Dialect):
         one, marks = len(first_rows) == len(rows) == 1, None if marker is None else marker[0]
         statement, columns, names = _insert_both(first, second, marks, one=one)
         if one:
-            parameters = {name: _alone(first_rows[0][name]) for name in columns}
-            parameters |= {f"second_{name}": _alone(rows[0][name]) for name in names}
+            parameters = single_values(first_rows[0], columns)
+            parameters |= {f"second_{name}": value for name, value in single_values(rows[0], names).items()}
         else:
-            parameters = {name: _array([row[name] for row in first_rows]) for name in columns}
-            parameters |= {f"second_{name}": _array([row[name] for row in rows]) for name in names}
+            parameters = {name: as_array([row[name] for row in first_rows]) for name in columns}
+            parameters |= {f"second_{name}": as_array([row[name] for row in rows]) for name in names}
         if marker is not None:
             parameters["id"] = marker[1]
         change(connection, statement, parameters)
@@ -301,8 +298,11 @@ class Postgres(Dialect):
             change(connection, *self.updating(table, key, rows))
 
     def updating(self, table: Table, key: str, rows: Rows) -> tuple[str, dict[str, Any]]:
-        columns = tuple(rows[0])
-        return _update(table, key, columns), {name: _array([row[name] for row in rows]) for name in columns}
+        columns, one = tuple(rows[0]), len(rows) == 1
+        statement = _update(table, key, columns, one=one)
+        return statement, single_values(rows[0], columns) if one else {
+            name: as_array([row[name] for row in rows]) for name in columns
+        }
 
 
 @compiles(Among, "postgresql")
@@ -324,7 +324,11 @@ def _in_transaction(driver: psycopg.Connection[Any]) -> bool:
 
 
 @lru_cache(maxsize=128)
-def _update(table: Table, key: str, columns: tuple[str, ...]) -> str:
+def _update(table: Table, key: str, columns: tuple[str, ...], *, one: bool = False) -> str:
+    """An update by arrays, one for each column; by single values with ``one``, which costs the database less."""
+    if one:
+        values = ", ".join(f'"{name}" = {_placeholder(table, name, "")}' for name in columns if name != key)
+        return f'update {table.name} set {values} where "{key}" = {_placeholder(table, key, "")}'  # noqa: S608
     sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
     names = ", ".join(f'"{name}"' for name in columns)
     arrays = ", ".join(_typed(table, name) for name in columns)
@@ -380,40 +384,6 @@ def _typed(table: Table, name: str, prefix: str = "") -> str:
     )
     kind = table.columns[name].type
     return next(cast for known, cast in kinds if isinstance(kind, known)).format(prefix + name)
-
-
-def _array(values: Sequence[Any]) -> str | Sequence[bytes | None]:
-    """The values of one column as the text of a PostgreSQL array; faster than the driver's conversion.
-
-    Bytes are returned as a list: the driver sends them in binary.
-    """
-    kinds = set(map(type, values))
-    if bytes in kinds:
-        return values
-    if kinds == {str}:
-        joined = '","'.join(values)
-        if "\\" not in joined and joined.count('"') == 2 * len(values) - 2:  # nothing to escape
-            return f'{{"{joined}"}}'
-    return f"{{{','.join([_element(value) for value in values])}}}"
-
-
-def _element(value: object) -> str:
-    match value:
-        case None:
-            return "NULL"
-        case str():
-            escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-            return f'"{escaped}"'
-        case bool():
-            return "t" if value else "f"
-        case int() | float():
-            return repr(value)
-    raise TypeError(f"no element of an array: {type(value).__name__}")
-
-
-def _alone(value: Any) -> Any:
-    """A single value; numbers as text, as in prepared statements."""
-    return str(value) if type(value) is int else value
 
 
 def _number(value: int | None) -> str | None:

@@ -342,10 +342,10 @@ class Statements:
         """Insert into two tables, of which the second has the bytes, with a commit marker; errors may appear with a
         later statement."""
         if self._may_wait and not are_many_bytes(value for row in second_rows for value in row.values()):
-            self.later(second, *self.dialect.inserting(second, second_rows, as_values=True))
+            self.later(second, *self.dialect.inserting(second, second_rows))
             if marker is not None:
                 self.insert_marker(marker)
-            self.later(first, *self.dialect.inserting(first, first_rows, as_values=True))
+            self.later(first, *self.dialect.inserting(first, first_rows))
             return
         connection = self.writing()
         self.statements += 1
