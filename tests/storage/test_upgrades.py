@@ -269,6 +269,7 @@ def test_alembic_says_nothing_of_a_new_schema_and_names_the_steps_of_an_upgrade(
         return [each.getMessage() for each in caplog.records if each.name.startswith("alembic")]
 
     caplog.set_level("INFO")
+    caplog.set_level("INFO", "alembic")  # a command that has run in this process has its own
     open_sql_store(f"sqlite:///{tmp_path}/new.db").close()
     assert said() == []
     url = f"sqlite:///{tmp_path}/old.db"
