@@ -425,7 +425,7 @@ STORAGE = (
     Mutant(
         "work that is committed during an announcement",
         (Change("mercury.storage.sql.notify:Notifier.announced", "if self._added == announcement.added:", "if True:"),),
-        test="tests/storage/test_notifier.py::test_the_same_work_again_during_an_announcement_is_announced_again",
+        test="tests/storage/test_notifier.py::test_work_that_was_committed_during_an_announcement_is_announced_too",
     ),
     Mutant(
         "announcements of commits that fail",

@@ -97,8 +97,9 @@ def test_a_commit_that_fails_has_announced_nothing(notifier: Notifier, clock: Cl
     assert listening.heard() == [INVOKER]
 
 
+@pytest.mark.parametrize("more", [RMD, INVOKER], ids=["other work", "the same work"])
 def test_work_that_was_committed_during_an_announcement_is_announced_too(
-    notifier: Notifier, clock: Clock, listening: Listening
+    notifier: Notifier, clock: Clock, listening: Listening, more: NewWork
 ) -> None:
     """It may be committed behind the announcement: whoever looks for work then does not find it yet."""
     notifier.claim(RMS)
@@ -106,24 +107,10 @@ def test_work_that_was_committed_during_an_announcement_is_announced_too(
     clock.now += NOTIFICATION_WINDOW
     announcement = notifier.claim(RMS)
     assert announcement is not None
-    notifier.send(RMD)
+    notifier.send(more)
     notifier.announced(announcement)
     notifier.close()
-    assert listening.heard() == [INVOKER | RMD]
-
-
-def test_the_same_work_again_during_an_announcement_is_announced_again(
-    notifier: Notifier, clock: Clock, listening: Listening
-) -> None:
-    notifier.claim(RMS)
-    notifier.send(INVOKER)
-    clock.now += NOTIFICATION_WINDOW
-    announcement = notifier.claim(RMS)
-    assert announcement is not None
-    notifier.send(INVOKER)
-    notifier.announced(announcement)
-    notifier.close()
-    assert listening.heard() == [INVOKER]
+    assert listening.heard() == [INVOKER | more]
 
 
 def test_a_thread_announces_work_after_the_last_commit(notifier: Notifier, clock: Clock, listening: Listening) -> None:
