@@ -19,8 +19,10 @@ GATHERED = 0.025
 #: One-way messages of a key that leave together: their application makes a stream.
 STREAM = 4
 #: Seconds from one transaction of acknowledgements to the next one during a stream, which takes along what was appended
-#: meanwhile; without an acknowledgement that gathers for twice as long.
+#: meanwhile.
 PAUSE = 0.02
+#: As `GATHERED`, during a stream.
+GATHERED_OF_STREAM = 2 * PAUSE
 
 
 @dataclass(slots=True)
@@ -74,15 +76,15 @@ class AppendedKeys:
         """Seconds from one transaction of acknowledgements to the next one: nothing waits for them."""
         return PAUSE if self._streams else 0.0
 
-    def worked(self, key: SequenceKey, now: float, *, gathers: bool, streams: bool = False) -> None:
+    def worked(self, key: SequenceKey, now: float, *, gathers: bool, one_way: int = 0) -> None:
         """A transaction on a key is committed, after which its sequence takes messages at once.
 
         :param gathers: new messages gather: others are on their way, and the destination takes batches.
-        :param streams: at least `STREAM` one-way messages have left.
+        :param one_way: how many messages have left, if none is a request.
         """
         with self._mutex:
-            self._streams = gathers and streams
-            gathered = (2 * PAUSE if streams else GATHERED) if gathers else -math.inf
+            self._streams = gathers and one_way >= STREAM
+            gathered = GATHERED_OF_STREAM if self._streams else GATHERED if gathers else -math.inf
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
             self._known[key.digest] = _Known(key, now + gathered)
@@ -114,7 +116,7 @@ class AppendedKeys:
             known = {digest: each for digest in appended if (each := self._known.get(digest)) is not None}
             if search or not (appended or taken) or len(known) < len(appended):
                 return None
-            self._appended = {digest for digest, each in known.items() if now < each.until <= now + 2 * PAUSE}
+            self._appended = {digest for digest, each in known.items() if now < each.until <= now + GATHERED_OF_STREAM}
             return [each.key for digest, each in known.items() if digest not in self._appended]
 
     def due(self) -> float | None:

@@ -318,7 +318,7 @@ FLOW = (
         (
             Change(
                 "mercury.engine.appended:AppendedKeys.take",
-                "now < each.until <= now + 2 * PAUSE",
+                "now < each.until <= now + GATHERED_OF_STREAM",
                 "each.until > 0",
             ),
         ),

@@ -451,7 +451,7 @@ STORAGE = (
     ),
     Mutant(
         "the owner of a connection that is returned",
-        (Change("mercury.storage.sql.releasing:release", "            _tell_driver(connection, None)\n", ""),),
+        (Change("mercury.storage.sql.releasing:release", "            own(connection, None)\n", ""),),
         test="tests/storage/test_ended_by_application.py::test_a_connection_that_is_returned_reports_to_no_transaction",
     ),
     Mutant(

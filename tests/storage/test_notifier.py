@@ -101,7 +101,7 @@ def test_a_commit_that_fails_has_announced_nothing(notifier: Notifier, clock: Cl
 def test_work_that_was_committed_during_an_announcement_is_announced_too(
     notifier: Notifier, clock: Clock, listening: Listening, more: NewWork
 ) -> None:
-    """It may be committed behind the announcement: whoever looks for work then does not find it yet."""
+    """It may be committed behind the announcement: another process searches too early then, and finds nothing."""
     notifier.claim(RMS)
     notifier.send(INVOKER)
     clock.now += NOTIFICATION_WINDOW

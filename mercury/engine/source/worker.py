@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import islice
 
-from mercury.engine.appended import STREAM
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
@@ -164,7 +163,7 @@ class SourceWorker:
         if work.holds_rows:
             self.appended.forget(work.key)
         else:
-            self.appended.worked(work.key, work.now, gathers=work.gathers, streams=work.one_way >= STREAM)
+            self.appended.worked(work.key, work.now, gathers=work.gathers, one_way=work.one_way)
 
     def _next_planned(self) -> float | None:
         gathers = self.appended.due()

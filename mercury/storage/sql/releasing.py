@@ -12,7 +12,7 @@ from mercury.storage.sql.round_trips import Owner, StoreConnection
 
 log = logging.getLogger("mercury.storage")
 
-#: The key in `Connection.info` of the transaction that a connection belongs to.
+#: The key in `Connection.info` of the transaction that a connection belongs to, unless it is a `StoreConnection`.
 OWNER = "mercury transaction"
 #: The key of a connection whose buffers have grown.
 GROWN = "mercury grown"
@@ -22,10 +22,13 @@ GROWN = "mercury grown"
 GROWN_BYTES = 4 * 1024 * 1024
 
 
-def own(connection: Connection, owner: Owner) -> None:
-    """Note whose transaction a connection is in, until `release`."""
-    connection.info[OWNER] = owner
-    _tell_driver(connection, owner)
+def own(connection: Connection, owner: Owner | None) -> None:
+    """Note whose transaction a connection is in; ``None`` = in none of Mercury's."""
+    driver: object = connection.connection.dbapi_connection
+    if isinstance(driver, StoreConnection):
+        driver.owner = owner
+    else:
+        connection.info[OWNER] = owner
 
 
 def note_bytes(connection: Connection, values: Iterable[object]) -> None:
@@ -48,8 +51,7 @@ def release(connection: Connection) -> None:
     """
     try:
         if not connection.invalidated:
-            connection.info.pop(OWNER, None)
-            _tell_driver(connection, None)
+            own(connection, None)
             if connection.info.pop(GROWN, False):
                 connection.invalidate()
         connection.close()
@@ -59,9 +61,3 @@ def release(connection: Connection) -> None:
             connection.invalidate()
         with contextlib.suppress(Exception):
             connection.close()
-
-
-def _tell_driver(connection: Connection, owner: Owner | None) -> None:
-    driver: object = connection.connection.dbapi_connection
-    if isinstance(driver, StoreConnection):
-        driver.owner = owner

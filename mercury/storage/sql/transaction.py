@@ -292,8 +292,7 @@ class SqlTransaction(Statements):
         self.flush_records()
         if not self.rms.flush_appended(marker) and marker is not None:
             self.insert_marker(marker)
-        if self.unnamed:
-            self.attachments.remove_unnamed()
+        self.attachments.remove_unnamed()
         waits = last and self._connection is not None and session_of(self._connection) is not None
         if self._writing and (self._claims or self._member is not None):
             if waits:
