@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Iterator
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -14,7 +14,7 @@ from mercury.cli.letter_selection import seconds
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import Format, console, show
 from mercury.errors import ConfigurationError, StorageError
-from mercury.texts import counted, span
+from mercury.texts import counted
 
 app = typer.Typer(
     help="Checks for monitoring. Exit codes as monitoring plugins have them: 0 ok, 1 warning, 2 critical, 3 unknown.",
@@ -47,19 +47,14 @@ def node(target: Target) -> None:
         lines = call("nodes.list")
     alive = sum(each["alive"] for each in lines)
     silent = [each for each in lines if not each["alive"] and not each["replaced"]]
-    holding = [each for each in lines if each["holds"] is not None]
+    noticed = [each for each in lines if each["holds"] is not None or each in silent]
     replaced = sum(each["replaced"] for each in lines)
     parts = [counted(alive, "process runs", "processes run"), counted(len(silent), "is silent", "are silent")]
     if replaced:
         parts.append(counted(replaced, "was killed and is replaced", "were killed and are replaced"))
-    warnings = [f"{_name(each)}: {each['holds']}" for each in holding]
-    warnings += [f"{_name(each)} has not been seen for {span(each['silence'])}" for each in silent if not each["holds"]]
-    state = State.CRITICAL if not alive else State.WARNING if silent or holding else State.OK
+    warnings = [f"{each['host']}:{each['pid']} {each['state']}" for each in noticed]
+    state = State.CRITICAL if not alive else State.WARNING if noticed else State.OK
     _end(target.output, state, "; ".join([", ".join(parts), *warnings]), nodes=alive)
-
-
-def _name(node: dict[str, Any]) -> str:
-    return f"{node['host']}:{node['pid']}"
 
 
 @app.command("store")

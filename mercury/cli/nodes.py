@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mercury.cli.acting import Target, calling
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import show, show_table
@@ -26,7 +24,7 @@ def nodes(target: Target) -> None:
             str(each["pid"]),
             each["version"],
             span(each["up"]),
-            _state(each),
+            each["state"],
             ", ".join(each["services"]),
             str(each["claims"]),
             str(each["threads"]),
@@ -37,12 +35,3 @@ def nodes(target: Target) -> None:
     headings = ("node", "host", "pid", "version", "up", "state", "services", "sequences", "threads", "queue")
     nothing = "no process on this store says that it runs"
     show(target.output, found, lambda: show_table(headings, rows, nothing=nothing))
-
-
-def _state(node: dict[str, Any]) -> str:
-    silent = f"silent for {span(node['silence'])}"
-    if node["holds"] is not None:
-        return f"{silent}, its sequences are free again in {span(node['claimed_for'])}"
-    if node["replaced"]:
-        return f"{silent}, others host its services"
-    return "runs" if node["alive"] else silent

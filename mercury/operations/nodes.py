@@ -51,11 +51,21 @@ class NodeLine:
         """What waits because this node is silent, in words; ``None`` = it is not, or it holds nothing."""
         if not (self.late and self.claims):
             return None
-        held = counted(self.claims, "sequence is", "sequences are")
-        return (
-            f"{held} claimed by a process that has not been heard for {span(self.silence)}; free again in "
-            f"{span(self.claimed_for)}"
-        )
+        held = counted(self.claims, "sequence that it claimed is", "sequences that it claimed are")
+        return f"{held} free again in {span(self.claimed_for)}"
+
+    @property
+    def consequence(self) -> str | None:
+        """What its silence means for others, in words; ``None`` = nothing that is known."""
+        return "others host its services" if self.replaced else self.holds
+
+    @property
+    def state(self) -> str:
+        """In words that follow its name: it runs, or for how long it has not been seen, and the consequence."""
+        if self.alive and self.holds is None:
+            return "runs"
+        silent = f"has not been seen for {span(self.silence)}"
+        return silent if self.consequence is None else f"{silent}; {self.consequence}"
 
 
 class Nodes:

@@ -124,15 +124,10 @@ def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
         text = "messages wait, and no process that works on them has been seen lately"
         found.append(_problem(Severity.CRITICAL, text, Place.NODES, "mercury nodes"))
     for each in nodes:
-        if each.holds is not None:
-            text = f"node {each.node.name}: {each.holds}"
-        elif not each.alive:
-            text = f"node {each.node.name} has not been seen for {span(each.silence)}"
-        else:
-            continue
-        severity = Severity.NOTE if each.replaced else Severity.WARNING
-        text = f"{text}; others host its services" if each.replaced else text
-        found.append(_problem(severity, text, Place.NODES, "mercury nodes", each.node.id))
+        if each.holds is not None or not each.alive:
+            severity = Severity.NOTE if each.replaced else Severity.WARNING
+            text = f"node {each.node.name} {each.state}"
+            found.append(_problem(severity, text, Place.NODES, "mercury nodes", each.node.id))
     return found
 
 

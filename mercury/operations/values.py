@@ -101,6 +101,7 @@ def node(line: NodeLine) -> dict[str, Any]:
     return dataclasses.asdict(line.node) | {
         "alive": line.alive,
         "late": line.late,
+        "state": line.state,
         "silence": line.silence,
         "up": line.up,
         "claims": line.claims,
