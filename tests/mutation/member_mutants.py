@@ -165,9 +165,9 @@ MEMBERS = (
         "flood of answers in the local network",
         (
             Change(
-                "mercury.engine.runtime.member_updates:MemberUpdates._read",
-                "self._problem(endpoint, each, given) is not None",
-                "False",
+                "mercury.engine.runtime.member_updates:MemberUpdates.update",
+                "for each in found.urls if",
+                "for each in found.urls[:MOST] if",
             ),
         ),
         test="tests/unit/engine/runtime/test_member_updates.py::test_forged_answers_do_not_hide_members_or_fill_the_log",

@@ -117,20 +117,21 @@ class MemberUpdates:
             given = self._book.given(endpoint)
             for url in self._sources(endpoint, given):
                 try:
-                    found = self._read(endpoint, url, given)
+                    found = self._read(endpoint, url)
                 except (TransportError, ValueError) as error:
                     log.info("%s: its members are not known: %s: %s", endpoint, url, error)
                     continue
                 wanted = re.compile(self._book.options(endpoint).members_filter or ".*", re.DOTALL)
                 urls = [each for each in found.urls if wanted.fullmatch(each) and self._may_use(endpoint, each, given)]
-                self._take(endpoint, urls or list(given), rebalance=found.rebalance)
+                # Cut only now: in the local network any host may have answered, and a flood of others hides no member.
+                self._take(endpoint, urls[:MOST] or list(given), rebalance=found.rebalance)
                 return
             if given:
                 self._take(endpoint, list(given), rebalance=False)
         except ConfigurationError as error:
             log.info("%s", error)  # the settings no longer have it
 
-    def _read(self, endpoint: str, url: str, given: tuple[str, ...]) -> MemberList:
+    def _read(self, endpoint: str, url: str) -> MemberList:
         """What a source says.
 
         :raises TransportError, ValueError: it does not answer, or not with members.
@@ -142,9 +143,7 @@ class MemberUpdates:
         if announced is not None:
             zeroconf = announced.agent == "zeroconf"
             urls = zeroconf_agent.look_up(announced) if zeroconf else multicast_agent.look_up(announced, self._chance)
-            # Any host may have answered: what may be used comes first, so that a flood of others does not hide it.
-            urls = tuple(sorted(urls, key=lambda each: self._problem(endpoint, each, given) is not None))
-            return MemberList(urls=urls[:MOST])
+            return MemberList(urls=urls)
         return read_members(self._transport.get(url))
 
     def _sources(self, endpoint: str, given: tuple[str, ...]) -> Iterator[str]:
@@ -171,6 +170,7 @@ class MemberUpdates:
         return problem is None
 
     def _problem(self, endpoint: str, url: str, given: tuple[str, ...]) -> str | None:
+        """Why an address that is not given may not be used; ``None`` = it may."""
         try:
             parts = split_url(url)
         except ConfigurationError:
