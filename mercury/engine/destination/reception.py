@@ -156,7 +156,7 @@ class Reception:
         try:
             with self._reserve(messages, now) as delivery:
                 delivers = delivery is not None
-                batch, posts = self._handle(exchanges, now, refilled if refills else None, delivery)
+                batch, posts = self._handle(exchanges, now, refilled, delivery, refills=refills)
         except Exception as error:
             if refilled or delivers:  # neither the work on a key nor a handler must fail what has arrived
                 if refilled:
@@ -178,12 +178,14 @@ class Reception:
         self,
         exchanges: list[InboundExchange],
         now: float,
-        refilled: list[SequenceKey] | None,
+        refilled: list[SequenceKey],
         delivery: DeliveryOnArrival | None,
+        *,
+        refills: bool,
     ) -> tuple[Batch, list[Outgoing]]:
         """The transaction.
 
-        :param refilled: gets the keys whose windows are refilled; ``None`` = none is.
+        :param refilled: gets the keys whose windows are refilled, also if that fails.
         :param delivery: delivers messages; ``None`` = they are only stored.
         """
         posts: list[Outgoing] = []
@@ -202,8 +204,8 @@ class Reception:
             if self._context.measurements is not None and batch.rows:
                 tx.after_commit(partial(self._context.measurements.accepted, _services(batch)))
             batch.find_responses(exchanges)
-            keys = batch.due_keys() if refilled is not None and not any(map(_is_of_large, exchanges)) else []
-            if refilled is not None and keys:
+            keys = batch.due_keys() if refills and not any(map(_is_of_large, exchanges)) else []
+            if keys:
                 refilled += keys
                 posts = self._refilling.refill(tx, keys, now).posts
         self._refilling.planned({key: due for key, due in batch.next_dues().items() if key not in keys})
