@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-import threading
+import time
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -41,7 +41,7 @@ def look_up(wanted: AnnouncedMembers) -> tuple[str, ...]:
         with _opened(wanted.interface) as zeroconf:
             # Answers go to all: of several processes on a host, only one gets an answer to itself (RFC 6762, 15.1).
             browser = ServiceBrowser(zeroconf, service, handlers=[note], question_type=DNSQuestionType.QM)
-            threading.Event().wait(LIFETIME)
+            time.sleep(LIFETIME)  # threads of the library call `note` meanwhile
             browser.cancel()
             for name in list(names):
                 try:
