@@ -18,8 +18,8 @@ from mercury.trial.tree import Branch
 
 #: Seconds between two looks at the tables.
 LOOK = 0.05
-#: How long a member that was woken may take to write what it had begun, before its rows are looked at, in seconds.
-WAKING = 0.5
+#: Seconds after a pause in which the paused member may write what it had begun; it does not say when that is done.
+LATE_WRITES = 0.5
 #: How long a step is waited for, in seconds, unless the half of the patience is longer.
 STEP_TIMEOUT = 15.0
 
@@ -227,11 +227,12 @@ class BranchRun:
         return 0 if of is None else await asyncio.to_thread(self._deployment.tables.last_of_members, of)
 
     async def _by_replaced(self, since: int) -> list[int]:
+        """The epochs of rows that replaced members have written behind a position, also after a pause."""
         of = self._scenario.members_table
         if of is None:
             return []
         if any(each.fault is Fault.PAUSE for each in self._branch.actions):
-            await asyncio.sleep(WAKING)
+            await asyncio.sleep(LATE_WRITES)
         try:
             return await asyncio.to_thread(self._deployment.tables.by_replaced, of, since)
         except TransientStorageError:
