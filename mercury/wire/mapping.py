@@ -29,11 +29,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
-from typing import Any, TypeVar, assert_never
+from functools import partial
+from typing import Any, TypeVar, assert_never, cast
 from xml.etree.ElementTree import Element
 
-from mercury.errors import ConfigurationError, PayloadError
+from mercury.errors import PayloadError
 from mercury.wire.attachment import XOP, Attachment, content_id
 from mercury.wire.mapping_fragments import Fragments, Located
 from mercury.wire.mapping_parse import cut, parse, parse_values
@@ -53,6 +53,7 @@ from mercury.wire.mapping_plan import (
     plan_of,
 )
 from mercury.wire.mapping_types import Misfit, Scalar, escape_attribute, escape_text, mismatch, shown
+from mercury.wire.mapping_written import envelope, made, written_values
 
 __all__ = ["Attribute", "MAX_DEPTH", "Xml", "check_type", "element_name", "from_xml", "to_xml"]
 
@@ -102,7 +103,7 @@ def to_xml(
     """
     cls = type(value)
     plan = plan_of(cls)
-    start, end, scope = _envelope(element_name(cls) if name is None else name, namespace)
+    start, end, scope = envelope(element_name(cls) if name is None else name, namespace)
     out = _Written(start, attachments)
     try:
         _write_object(value, plan, out, scope, 1)
@@ -138,6 +139,10 @@ def from_xml(
     many for the namespace declarations that the elements in `Xml` fields repeat. The caller limits the size of ``xml``.
     """
     plan = plan_of(cls)
+    if name is not None and namespace is not None:
+        values = written_values(xml, cls, namespace, name)
+        if values is not None:
+            return cast(T, _within(name, lambda: made(plan, values)))
     raw = Fragments(xml) if has_fragments(cls) else None
     root = parse_values(xml) if raw is None else raw.root
     given = _Read(namespace, raw, dict(attachments))
@@ -145,14 +150,25 @@ def from_xml(
         accepted = [name, f"{{{namespace}}}{name}"] if namespace else [name]
         if (_local(root.tag) if namespace is None else root.tag) not in accepted:
             raise PayloadError(f"the element is {cut(root.tag)}, expected {accepted[-1]}")
+    return cast(T, _within(_local(root.tag), lambda: _read_root(root, plan, given)))
+
+
+def _within(name: str, read: Callable[[], Any]) -> Any:
+    """What ``read`` returns for the element of this name.
+
+    :raises PayloadError: the element does not fit.
+    """
     try:
-        if _is_nil(root):
-            raise Misfit("nil, but there must be a value")
-        value: T = _read_object(root, plan, given, 1)
+        return read()
     except Misfit as misfit:
-        misfit.path.append(cut(_local(root.tag)))
+        misfit.path.append(cut(name))
         raise PayloadError(str(misfit)) from misfit
-    return value
+
+
+def _read_root(root: Element, plan: Plan, given: _Read) -> Any:
+    if _is_nil(root):
+        raise Misfit("nil, but there must be a value")
+    return _read_object(root, plan, given, 1)
 
 
 def element_name(cls: type[Any]) -> str:
@@ -176,19 +192,6 @@ def check_type(cls: type[Any]) -> None:
 # Writing. The default namespace is declared once, so that the names of all inner elements need no prefix.
 
 XSI = "http://www.w3.org/2001/XMLSchema-instance"
-
-
-@lru_cache(maxsize=1024)
-def _envelope(name: str, namespace: str) -> tuple[str, str, str]:
-    """The start of the root's tag, its end tag, and the namespace as it stands in an attribute."""
-    check_name(name, "the name of the element")
-    try:
-        scope = escape_attribute(namespace)
-        start = f'<{name} xmlns="{scope}"' if scope else f"<{name}"
-        parse(f"{start}/>".encode())
-    except (Misfit, PayloadError) as error:
-        raise ConfigurationError(f"the namespace {namespace!r} cannot stand in XML: {error}") from error
-    return start, f"</{name}>", scope
 
 
 def _write_object(value: object, plan: Plan, out: _Written, scope: str, depth: int) -> None:
@@ -310,12 +313,7 @@ def _read_object(element: Element, plan: Plan, given: _Read, depth: int) -> Any:
             values.setdefault(member.name, [])
     _complete(values, plan.attributes, "@", lambda _name: "")
     _complete(values, plan.elements, "", partial(_hint_at_similar, element, namespace))
-    try:
-        if plan.keywords:
-            values = {plan.keywords.get(name, name): value for name, value in values.items()}
-        return plan.cls(**values)
-    except (ValueError, TypeError) as error:
-        raise Misfit(f"{plan.cls.__name__} refuses the values: {cut(' '.join(str(error).split()))}") from error
+    return made(plan, values)
 
 
 def _read_attribute(text: str, member: Member) -> Any:

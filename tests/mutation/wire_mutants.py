@@ -38,6 +38,12 @@ def prepared(name: str, symbol: str, before: str, after: str, test: str) -> Muta
     return Mutant(f"prepared: {name}", (change,), test=f"tests/unit/wire/test_prepared.py::{test}")
 
 
+def written(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A condition for reading an element without a parser that is removed."""
+    change = Change(f"mercury.wire.mapping_written:{symbol}", before, after)
+    return Mutant(f"written: {name}", (change,), test=f"tests/unit/wire/test_mapping_written.py::{test}")
+
+
 #: Attributes are not counted before they are parsed, only while.
 NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if excess is not None:", "if False:")
 
@@ -45,6 +51,42 @@ CONTENT_TEST, VALUE_TEST = "test_content_is_read_as_in_full", "test_other_value_
 ACKNOWLEDGEMENT_TEST = "test_other_acknowledgement_is_read_as_in_full"
 
 WIRE = (
+    written(
+        "characters that a parser changes",
+        "_PLAIN",
+        "[^&<>\\r",
+        "[^&<>",
+        "test_any_text_means_what_a_parser_finds_in_it",
+    ),
+    written(
+        "end of a CDATA section",
+        "_PLAIN",
+        "[^&<>",
+        "[^&<",
+        "test_any_text_means_what_a_parser_finds_in_it",
+    ),
+    written(
+        "characters that a parser refuses",
+        "_PLAIN",
+        "\\ufffe\\uffff",
+        "",
+        "test_any_text_means_what_a_parser_finds_in_it",
+    ),
+    written(
+        "attributes",
+        "_form",
+        "plan.attributes or ",
+        "",
+        "test_classes_with_attributes_or_lists_and_odd_namespaces_are_left_to_the_parser",
+    ),
+    written(
+        "an absent element with a default",
+        "_element",
+        "member.optional and not member.nil",
+        "member.optional",
+        "test_everything_else_is_left_to_the_parser",
+    ),
+    written("size", "written_values", "len(xml) > MOST_BYTES", "False", "test_everything_else_is_left_to_the_parser"),
     prepared(
         "prefixes of the body",
         "PreparedEnvelopes.encode",

@@ -1,0 +1,144 @@
+"""Elements that `to_xml` wrote are read without a parser, and mean exactly what a parser finds in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from mercury.errors import PayloadError
+from mercury.wire.mapping import Attribute, from_xml, to_xml
+from mercury.wire.mapping_written import MOST_BYTES, written_values
+
+NS = "urn:example:a.b&c"
+
+
+@dataclass
+class Row:
+    number: int
+    text: str
+    note: str | None = None
+    amount: Decimal | None = Decimal(1)
+    count: int = 3
+
+
+@dataclass
+class Even:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise ValueError(f"{self.number} is odd")
+
+
+@dataclass
+class Marked:
+    text: str
+    mark: Annotated[str, Attribute()]
+
+
+@dataclass
+class Several:
+    texts: list[str]
+
+
+def by_parser(xml: bytes, cls: type[Any], namespace: str = NS) -> object:
+    """What the parser reads: an element behind a comment is not as it was written."""
+    try:
+        return from_xml(b"<!---->" + xml, cls, namespace, name=cls.__name__)
+    except PayloadError as error:
+        return str(error).partition(": line")[0]
+
+
+def read(xml: bytes, cls: type[Any], namespace: str = NS) -> object:
+    try:
+        return from_xml(xml, cls, namespace, name=cls.__name__)
+    except PayloadError as error:
+        return str(error).partition(": line")[0]
+
+
+WRITTEN = [
+    Row(17, "x" * 300),
+    Row(-1, "", note=""),
+    Row(0, " é \t\n \U0001f600 \ud7ff\ue000\ufffd ", note="\n", amount=Decimal("1.50")),
+]
+
+
+@pytest.mark.parametrize("row", WRITTEN)
+@pytest.mark.parametrize("namespace", ["", NS])
+def test_an_element_as_it_is_written_needs_no_parser(row: Row, namespace: str) -> None:
+    xml = to_xml(row, namespace)
+    assert written_values(xml, Row, namespace, "Row") == vars(row)
+    assert read(xml, Row, namespace) == by_parser(xml, Row, namespace) == row
+
+
+@pytest.mark.parametrize(
+    "xml",
+    [
+        to_xml(Row(1, "x", amount=None), NS),
+        to_xml(Row(1, "a&b"), NS),
+        to_xml(Row(1, "a\rb"), NS),
+        to_xml(Row(1, "x"), "urn:example:other"),
+        to_xml(Row(1, "x"), NS, "Other"),
+        to_xml(Row(1, "x" * MOST_BYTES), NS),
+        to_xml(Row(1, "x"), NS) + b" ",
+        to_xml(Row(1, "x"), NS).replace(b"<count>3</count>", b""),
+        to_xml(Row(1, "x"), NS).replace(b"<count>3</count>", b"<count>3</count><count>4</count>"),
+        to_xml(Row(1, "x"), NS).replace(b"<amount>1</amount>", b""),
+        to_xml(Row(1, "x"), NS).replace(b"<text>", b'<text xmlns="urn:x">'),
+        to_xml(Row(1, "x"), NS).replace(b">1<", b">one<"),
+    ],
+)
+def test_everything_else_is_left_to_the_parser(xml: bytes) -> None:
+    assert written_values(xml, Row, NS, "Row") is None
+    assert read(xml, Row) == by_parser(xml, Row)
+
+
+def test_classes_with_attributes_or_lists_and_odd_namespaces_are_left_to_the_parser() -> None:
+    assert written_values(to_xml(Marked("x", "m"), NS), Marked, NS, "Marked") is None
+    unmarked = to_xml(Marked("x", "m"), NS).replace(b' mark="m"', b"")
+    assert read(unmarked, Marked) == by_parser(unmarked, Marked) == "Marked/@mark: missing"
+    assert written_values(to_xml(Several(["x"]), NS), Several, NS, "Several") is None
+    assert written_values(b"<Row/>", Row, "\0", "Row") is None
+
+
+def test_values_that_the_class_refuses_are_refused_as_they_are_after_the_parser() -> None:
+    assert read(to_xml(Even(2), NS), Even) == Even(2)
+    xml = to_xml(Even(2), NS).replace(b"2", b"3")
+    assert read(xml, Even) == by_parser(xml, Even) == "Even: Even refuses the values: 3 is odd"
+
+
+#: Pieces of texts that a parser changes, refuses, or reads as something else.
+ODD = [b"&amp;", b"&#13;", b"\r", b"\r\n", b"]]>", b">", b"<![CDATA[x]]>", b"<!--x-->", b"<?x?>", b"</text><text>"]
+INVALID = [
+    b"&",
+    b"<",
+    b"\0",
+    b"\x0b",
+    b"\x1f",
+    b"\x7f",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"\xef\xbf\xbe",
+    b"\xef\xbf\xbf",
+    b"\xc0\xaf",
+]
+
+
+@given(
+    text=st.lists(
+        st.sampled_from([*ODD, *INVALID]) | st.text(max_size=3).map(lambda text: text.encode(errors="replace"))
+    ).map(b"".join)
+    | st.binary(max_size=8),
+    number=st.sampled_from([b"1", b" 1\n", b"+1", b"", b"1.0", b"\xd9\xa1", b"&#49;"]),
+)
+@example(text=b"a]]>b", number=b"1")
+@example(text=b"a\rb", number=b"1")
+@example(text=b"\xef\xbf\xbf", number=b"1")
+def test_any_text_means_what_a_parser_finds_in_it(text: bytes, number: bytes) -> None:
+    xml = to_xml(Row(1, "TEXT"), NS).replace(b"TEXT", text).replace(b">1<", b">" + number + b"<", 1)
+    assert read(xml, Row) == by_parser(xml, Row)
