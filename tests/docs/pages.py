@@ -64,11 +64,16 @@ def anchors(text: str) -> set[str]:
     return found
 
 
+def links(text: str) -> list[str]:
+    """The targets of a text's links, as they are written."""
+    return _LINK.findall(prose(text))
+
+
 def broken_links(page: Path, root: Path = ROOT) -> list[str]:
     """The links of a page to files or headings that are not there. Links to other hosts are not looked at."""
     found = []
     text = page.read_text(encoding="utf-8")
-    for link in _LINK.findall(prose(text)):
+    for link in links(text):
         if re.match(r"[a-z]+:", link):
             continue
         path, _, anchor = link.partition("#")

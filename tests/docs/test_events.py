@@ -1,4 +1,4 @@
-"""docs/reference.md lists all events, and the metric of docs/how-to.md runs as printed there."""
+"""docs/reference.md lists all events, and the metric of docs/how-to/operations.md runs as printed there."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.acceptance.processes import Serving, eventually
 from .pages import ROOT, section, table
 from .test_examples import files_of, free_port
 
-HOW_TO = ROOT / "docs/how-to.md"
+HOW_TO = ROOT / "docs/how-to/operations.md"
 #: A field as the table shows it.
 FIELD = re.compile(r"`([a-z_]+)`")
 

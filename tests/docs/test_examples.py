@@ -143,14 +143,14 @@ def test_the_commands_of_the_tutorial_work(shop) -> None:
 
 # --- how-to ----------------------------------------------------------------------------------------------------------
 
-HOW_TO = ROOT / "docs/how-to.md"
+HOW_TO = ROOT / "docs/how-to"
 
 
 def test_the_asynchronous_client_of_the_how_to_sends_what_it_keeps(tmp_path: Path) -> None:
     port = free_port()
     write(README, tmp_path, f"127.0.0.1:{port}")
-    write(HOW_TO, tmp_path, f"127.0.0.1:{port}")
-    assert "`python asynchronous.py`" in HOW_TO.read_text(encoding="utf-8")
+    write(HOW_TO / "sending.md", tmp_path, f"127.0.0.1:{port}")
+    assert "`python asynchronous.py`" in (HOW_TO / "sending.md").read_text(encoding="utf-8")
     with Serving("server:app", "--port", str(port), cwd=tmp_path) as server:
         client = run([sys.executable, "asynchronous.py"], cwd=tmp_path)
         assert (client.code, client.out, client.err) == (0, "everything has arrived\n", "")
@@ -162,7 +162,7 @@ def test_the_asynchronous_client_of_the_how_to_sends_what_it_keeps(tmp_path: Pat
 
 def test_the_contract_of_the_how_to_has_two_sides(tmp_path: Path) -> None:
     port = free_port()
-    write(HOW_TO, tmp_path, f"127.0.0.1:{port}")
+    write(HOW_TO / "services.md", tmp_path, f"127.0.0.1:{port}")
     with Serving("warehouse_server:app", "--port", str(port), cwd=tmp_path):
         client = run([sys.executable, "warehouse_client.py"], cwd=tmp_path)
         assert (client.code, client.out, client.err) == (0, "left: 7\neverything has arrived\n", "")

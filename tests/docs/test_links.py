@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from .pages import ROOT, anchors, broken_links, pages
+from .pages import ROOT, anchors, broken_links, links, pages, prose
 
 
 def test_there_are_pages_to_check() -> None:
@@ -17,6 +18,19 @@ def test_there_are_pages_to_check() -> None:
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken_links(page) == []
+
+
+def test_the_index_of_tasks_leads_to_every_task() -> None:
+    index = links((ROOT / "docs/how-to.md").read_text(encoding="utf-8"))
+    guides = sorted((ROOT / "docs/how-to").glob("*.md"))
+    tasks = {
+        f"how-to/{page.name}#{anchor}"
+        for page in guides
+        for heading in re.findall(r"^## .*", prose(page.read_text(encoding="utf-8")), re.MULTILINE)
+        for anchor in anchors(heading)
+    }
+    assert len(tasks) > 40
+    assert tasks - set(index) == set()
 
 
 def test_a_heading_has_the_name_that_it_is_linked_by() -> None:
