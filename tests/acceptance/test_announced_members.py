@@ -28,6 +28,7 @@ from mercury.engine.settings import EngineSettings
 from mercury.errors import ConfigurationError, TransportError
 from mercury.settings import Settings
 from mercury.statemachine.failover import AnnouncedMembers
+from mercury.testing.clock import FakeClock
 from tests.acceptance.app import Note
 from tests.acceptance.processes import Serving, eventually
 from tests.acceptance.test_samples import free_port
@@ -192,20 +193,13 @@ def test_interface_that_the_host_has_not_is_said(
 # --- what others may send --------------------------------------------------------------------------------------------
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock(0.0)
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def answering(clock: Clock) -> Iterator[MulticastMember]:
+def answering(clock: FakeClock) -> Iterator[MulticastMember]:
     made = MulticastMember(free_multicast(), "g", "http://a:1", LOOPBACK, clock)
     yield made
     made.stop()
@@ -235,11 +229,11 @@ def test_member_answers_no_other_datagram(answering: MulticastMember, datagram: 
 
 
 def test_answers_are_no_longer_than_questions_and_limited_in_their_number(
-    answering: MulticastMember, clock: Clock
+    answering: MulticastMember, clock: FakeClock
 ) -> None:
     answers = [answering.answer(question()) for _ in range(1000)]
     assert len([each for each in answers if each is not None]) == 50
-    clock.now += 1.0
+    clock.advance(1.0)
     answer = answering.answer(question(id="\x00" * 32))
     assert answer is not None
     assert len(answer) <= QUESTION_BYTES

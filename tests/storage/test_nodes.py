@@ -23,6 +23,7 @@ from mercury.storage.nodes import PERIOD, Node, Traffic
 from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import SequenceFilter
 from mercury.storage.sql.store import SqlStore
+from mercury.testing.clock import FakeClock
 from tests.acceptance.processes import PATIENCE, eventually
 
 from .conftest import Command
@@ -218,10 +219,10 @@ def test_traffic_that_could_not_be_written_is_written_the_next_time() -> None:
 
 
 def test_calls_of_handlers_are_counted_with_their_time_and_failures() -> None:
-    now = [10.0]
-    counter = TrafficCounter(None, lambda: now[0])
+    clock = FakeClock(10.0)
+    counter = TrafficCounter(None, clock)
     began = counter.call_begins()
-    now[0] += 0.5
+    clock.advance(0.5)
     counter.call_ended(began, "shop", 4, None)
     counter.call_ended(began, "shop", 1, ValueError)
     counter.call_ended(began, "shop", 0, None)

@@ -13,18 +13,11 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.notify import CHANNEL, LEFT_TO_COMMITS, NOTIFICATION_WINDOW, Notifier
 from mercury.storage.sql.store import SqlStore
+from mercury.testing.clock import FakeClock
 from mercury.testing.contract.builders import row
 
 RMS, RMD, INVOKER = (NewWork(frozenset((topic,))) for topic in (Topic.RMS, Topic.RMD, Topic.INVOKER))
 END = "the end"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Listening:
@@ -61,25 +54,25 @@ def listening(postgres_url: str) -> Iterator[Listening]:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> FakeClock:
+    return FakeClock(1000.0)
 
 
 @pytest.fixture
-def notifier(postgres_url: str, clock: Clock) -> Iterator[Notifier]:
+def notifier(postgres_url: str, clock: FakeClock) -> Iterator[Notifier]:
     made = Notifier(make_url(postgres_url), lambda _: None, clock)
     yield made
     made.close()
 
 
 def test_a_commit_announces_what_has_waited_since_the_last_announcement(
-    notifier: Notifier, clock: Clock, listening: Listening
+    notifier: Notifier, clock: FakeClock, listening: Listening
 ) -> None:
     first = notifier.claim(RMS)
     assert first is not None
     assert notifier.claim(INVOKER) is None, "one was announced a moment ago"
     notifier.send(INVOKER)
-    clock.now += NOTIFICATION_WINDOW
+    clock.advance(NOTIFICATION_WINDOW)
     second = notifier.claim(RMS)
     assert second is not None
     listening.execute(second.text)
@@ -88,10 +81,10 @@ def test_a_commit_announces_what_has_waited_since_the_last_announcement(
     assert listening.heard() == [RMS | INVOKER], "the thread has nothing left to announce"
 
 
-def test_a_commit_that_fails_has_announced_nothing(notifier: Notifier, clock: Clock, listening: Listening) -> None:
+def test_a_commit_that_fails_has_announced_nothing(notifier: Notifier, clock: FakeClock, listening: Listening) -> None:
     notifier.claim(RMS)
     notifier.send(INVOKER)
-    clock.now += NOTIFICATION_WINDOW
+    clock.advance(NOTIFICATION_WINDOW)
     assert notifier.claim(RMS) is not None, "what waits is part of it, and its commit is rolled back"
     notifier.close()
     assert listening.heard() == [INVOKER]
@@ -99,12 +92,12 @@ def test_a_commit_that_fails_has_announced_nothing(notifier: Notifier, clock: Cl
 
 @pytest.mark.parametrize("more", [RMD, INVOKER], ids=["other work", "the same work"])
 def test_work_that_was_committed_during_an_announcement_is_announced_too(
-    notifier: Notifier, clock: Clock, listening: Listening, more: NewWork
+    notifier: Notifier, clock: FakeClock, listening: Listening, more: NewWork
 ) -> None:
     """It may be committed behind the announcement: another process searches too early then, and finds nothing."""
     notifier.claim(RMS)
     notifier.send(INVOKER)
-    clock.now += NOTIFICATION_WINDOW
+    clock.advance(NOTIFICATION_WINDOW)
     announcement = notifier.claim(RMS)
     assert announcement is not None
     notifier.send(more)
@@ -113,10 +106,12 @@ def test_work_that_was_committed_during_an_announcement_is_announced_too(
     assert listening.heard() == [INVOKER | more]
 
 
-def test_a_thread_announces_work_after_the_last_commit(notifier: Notifier, clock: Clock, listening: Listening) -> None:
+def test_a_thread_announces_work_after_the_last_commit(
+    notifier: Notifier, clock: FakeClock, listening: Listening
+) -> None:
     notifier.claim(RMS)
     notifier.send(INVOKER)
-    clock.now += LEFT_TO_COMMITS
+    clock.advance(LEFT_TO_COMMITS)
     notifier.send(RMD)  # wakes it: this clock stands still
     found: list[NewWork] = []
     while not found:
@@ -125,7 +120,7 @@ def test_a_thread_announces_work_after_the_last_commit(notifier: Notifier, clock
 
 
 def test_commits_of_a_stream_need_no_other_connection_to_announce_them(
-    postgres_url: str, clock: Clock, listening: Listening, monkeypatch: pytest.MonkeyPatch
+    postgres_url: str, clock: FakeClock, listening: Listening, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_sql_store(postgres_url)
     assert isinstance(store, SqlStore)
@@ -133,6 +128,6 @@ def test_commits_of_a_stream_need_no_other_connection_to_announce_them(
     for number in range(7):
         with store.transaction() as tx:
             tx.rms.append(row(f"urn:message:{number}"))
-        clock.now += NOTIFICATION_WINDOW / 2
+        clock.advance(NOTIFICATION_WINDOW / 2)
     store.close()
     assert len(listening.heard()) == 4, "each second commit, which leaves nothing"

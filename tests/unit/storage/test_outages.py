@@ -8,6 +8,7 @@ import pytest
 
 from mercury.errors import DataError, StorageError, TransientStorageError
 from mercury.storage.outages import OUTAGE_PAUSES, PAUSES, REPEAT_INTERVAL, Outages
+from mercury.testing.clock import FakeClock
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
@@ -19,16 +20,16 @@ def test_an_outage_is_one_line_when_it_begins_and_one_when_it_is_over(
     caplog: pytest.LogCaptureFixture, error: StorageError
 ) -> None:
     caplog.set_level(logging.INFO, "mercury.store")
-    now = [0.0]
-    outages = Outages(lambda: now[0])
+    clock = FakeClock(0.0)
+    outages = Outages(clock)
     outages.worked()
     for _ in range(500):
-        now[0] += 0.01
+        clock.advance(0.01)
         outages.failed(error, "a worker")
         outages.worked()  # another part of it may still answer
     assert said(caplog) == [("WARNING", False)]
     assert str(error) in caplog.records[0].getMessage()
-    now[0] += REPEAT_INTERVAL
+    clock.advance(REPEAT_INTERVAL)
     for _ in range(3):
         outages.worked()
     assert said(caplog) == [("WARNING", False), ("INFO", False)]

@@ -11,15 +11,8 @@ from mercury.engine.runtime.held_exchanges import REORDERING, REPETITIONS, HeldE
 from mercury.statemachine.messages import EndpointReference, SequenceHeader
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.storage.names import request_name
+from mercury.testing.clock import FakeClock
 from mercury.wire.envelope import EMPTY, Envelope
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def response(message_id: str, number: int = 0) -> Response:
@@ -131,22 +124,22 @@ def test_when_the_process_ends_every_exchange_goes_with_what_it_has() -> None:
 
 
 def test_a_new_gap_is_given_a_moment_once_and_not_for_each_request_behind_it() -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     parking = HeldExchanges(clock)
     first = behind(parking, 3, missing=2)
     assert parking.time_left(first) == REORDERING
-    clock.now += REORDERING
+    clock.advance(REORDERING)
     assert parking.time_left(first) == 0
     assert parking.time_left(behind(parking, 4, missing=2)) == 0
     assert parking.time_left(behind(parking, 5, missing=2)) == 0
 
 
 def test_a_client_that_does_not_fetch_responses_has_time_to_repeat_the_missing_message() -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     parking = HeldExchanges(clock)
     first = behind(parking, 3, missing=2, fetches=False)
     assert parking.time_left(first) == REPETITIONS
-    clock.now += REPETITIONS
+    clock.advance(REPETITIONS)
     assert parking.time_left(first) == 0
     assert parking.time_left(behind(parking, 4, missing=2, fetches=False)) == 0
 
@@ -174,10 +167,10 @@ def test_every_exchange_of_a_request_stays_if_the_client_fetches_responses() -> 
 
 
 def test_a_request_is_waited_for_once_its_gap_is_closed() -> None:
-    clock = Clock()
+    clock = FakeClock(100.0)
     parking = HeldExchanges(clock)
     held = behind(parking, 3, missing=2)
-    clock.now += REORDERING
+    clock.advance(REORDERING)
     closing = behind(parking, 2, missing=4)
     assert parking.time_left(closing) is None
     assert parking.time_left(held) is None

@@ -25,6 +25,7 @@ from mercury.engine.runtime.sender_pool import (
 from mercury.engine.runtime.server_queues import Begun, Ended
 from mercury.settings import HttpSettings
 from mercury.statemachine.protocol import Protocol
+from mercury.testing.clock import FakeClock
 from mercury.wire.attachment import LargePart
 from mercury.wire.envelope import EMPTY, Envelope
 from tests.acceptance.processes import PATIENCE, eventually
@@ -75,14 +76,6 @@ class Network:
     def has_begun(self, many: int) -> bool:
         with self._mutex:
             return len(self.begun) == many
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def in_threads(
@@ -146,7 +139,7 @@ def test_slow_server_leaves_threads_for_the_others() -> None:
 
 
 def test_server_of_which_nothing_is_known_gets_few_and_more_while_that_helps() -> None:
-    begun, clock = list[Begun](), Clock()
+    begun, clock = list[Begun](), FakeClock(100.0)
     threads = SenderPool(128, begun.extend, lambda _: False, clock)
     threads.start()
     threads.put([outgoing(SLOW, number) for number in range(5000)])
@@ -155,7 +148,7 @@ def test_server_of_which_nothing_is_known_gets_few_and_more_while_that_helps() -
     for _ in range(40):  # the server ends all that are open at once, however many they are
         ending = begun[:]
         begun.clear()
-        clock.now += 0.01
+        clock.advance(0.01)
         threads.ended([Ended(each, queued_reply=False) for each in ending])
         most = max(most, len(begun))
     assert most == 96
@@ -221,14 +214,14 @@ def test_post_that_waits_is_not_queued_twice() -> None:
 
 
 def test_a_message_is_not_posted_again_while_its_exchange_is_held_open() -> None:
-    network, clock = Network(), Clock()
+    network, clock = Network(), FakeClock(100.0)
     with senders(network, 8, clock) as threads:
         threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 1, "it is posted")
         threads.put([outgoing(SLOW, 1)])  # it is due again
         threads.put([outgoing(SLOW, 2)])
         eventually(lambda: network.count(SLOW) == 2, "another is posted")
-        clock.now += OPEN_TIMEOUT
+        clock.advance(OPEN_TIMEOUT)
         threads.put([outgoing(SLOW, 1)])
         eventually(lambda: network.count(SLOW) == 3, "held for long, it may be lost after all")
         network.held[SLOW].release(3)
@@ -246,25 +239,25 @@ def test_an_acknowledgement_is_posted_while_an_older_one_is_under_way() -> None:
 
 
 def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_for_ever() -> None:
-    network, clock = Network(), Clock()
+    network, clock = Network(), FakeClock(100.0)
     with senders(network, 1, clock) as threads:
         threads.put([outgoing(SLOW, 0)])
         eventually(lambda: network.count(SLOW) == 1, "it is being posted")
         threads.put([outgoing(SLOW, 1)])
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [True, True, False]
-        clock.now += OPEN_TIMEOUT
+        clock.advance(OPEN_TIMEOUT)
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [False, True, False]
 
 
 def test_every_message_of_a_batch_is_under_way_while_the_batch_waits_and_while_it_is_posted() -> None:
-    network, clock = Network(), Clock()
+    network, clock = Network(), FakeClock(100.0)
     with senders(network, 1, clock) as threads:
         threads.put([replace(outgoing(SLOW, 1), last=3)])
         eventually(lambda: network.count(SLOW) == 1, "it is being posted")
         threads.put([replace(outgoing(SLOW, 5), last=6)])
         assert [number for number in range(8) if threads.is_in_flight(SLOW, number)] == [1, 2, 3, 5, 6]
         assert not threads.is_in_flight(OTHER, 2), "the batch is of another sequence"
-        clock.now += OPEN_TIMEOUT
+        clock.advance(OPEN_TIMEOUT)
         assert [number for number in range(8) if threads.is_in_flight(SLOW, number)] == [5, 6]
         network.held[SLOW].release(2)
         eventually(lambda: not threads.is_in_flight(SLOW, 6), "it is over")
@@ -272,25 +265,25 @@ def test_every_message_of_a_batch_is_under_way_while_the_batch_waits_and_while_i
 
 def test_acknowledged_request_is_under_way_until_longer_than_exchanges_last() -> None:
     # LIVE-14
-    network, clock = Network(), Clock()
+    network, clock = Network(), FakeClock(100.0)
     with senders(network, 1, clock) as threads:
         threads.put([outgoing(SLOW, 0)])
         eventually(lambda: network.count(SLOW) == 1, "it is being posted")
-        clock.now += HttpSettings().timeout
+        clock.advance(HttpSettings().timeout)
         assert not threads.is_in_flight(SLOW, 0)
         assert threads.is_in_flight(SLOW, 0, acknowledged=True)
-        clock.now += ACKNOWLEDGED_TIMEOUT
+        clock.advance(ACKNOWLEDGED_TIMEOUT)
         assert not threads.is_in_flight(SLOW, 0, acknowledged=True)
 
 
 def test_a_message_with_attachments_is_under_way_until_its_exchange_ends_however_long_it_takes() -> None:
-    network, clock = Network(), Clock()
+    network, clock = Network(), FakeClock(100.0)
     post = outgoing(SLOW, 1)
     post = replace(post, envelope=replace(post.envelope, parts=(LargePart("1", 1, lambda: iter([b"1"])),)))
     with senders(network, 4, clock) as threads:
         threads.put([post])
         eventually(lambda: network.count(SLOW) == 1, "it is posted")
-        clock.now += 100 * OPEN_TIMEOUT
+        clock.advance(100 * OPEN_TIMEOUT)
         assert threads.is_in_flight(SLOW, 1)
         threads.put([post])
         network.held[SLOW].release()
@@ -334,7 +327,7 @@ def test_exchanges_that_are_held_open_for_a_response_are_four_times_as_many_and_
 def with_default_limits() -> tuple[SenderPool, list[Begun]]:
     """A pool that has learnt nothing yet, and its open exchanges."""
     begun = list[Begun]()
-    threads = SenderPool(128, begun.extend, lambda _: False, Clock())
+    threads = SenderPool(128, begun.extend, lambda _: False, FakeClock(100.0))
     threads.start()
     return threads, begun
 
@@ -426,13 +419,13 @@ def dropped(caplog: pytest.LogCaptureFixture) -> int:
 def test_answers_above_the_limit_of_their_server_are_not_posted_which_is_logged_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    network, clock = Network(), Clock()
+    network, clock = Network(), FakeClock(100.0)
     with senders(network, 8, clock) as threads:
         for number in range(4 * ANSWERS):
             threads.put([answer(f"{SLOW}?{number}" if number > 10 else SLOW, number)])
         threads.put([answer("HTTP://SLOW.example:080/another/path", 0)])
         assert dropped(caplog) == 1
-        clock.now += LOG_INTERVAL
+        clock.advance(LOG_INTERVAL)
         threads.put([answer(SLOW, -1)])
         assert dropped(caplog) == 2
         for number in range(3):
