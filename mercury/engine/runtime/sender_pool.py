@@ -17,9 +17,9 @@ from mercury.engine.runtime.server_queues import Begun, Ended, Kind, Lane, Serve
 
 log = logging.getLogger("mercury.runtime")
 
-#: The weight of one exchange, and of one that the server may hold open for a response. The latter weighs less: it
-#: mostly waits, and with more of them open more responses share a transaction. Of the capacity of a pool it takes more
-#: if the pool has many exchanges, so that at most `MOST_OPEN` are open, or as many as the pool has.
+#: The weight of one exchange, and the least of one that the server may hold open for a response. The latter mostly
+#: waits, and with more of them open more responses share a transaction. So a small pool may have `WHOLE` / `HELD` times
+#: as many of them, up to `MOST_OPEN`; in a pool of `MOST_OPEN` exchanges and more both weigh the same.
 WHOLE, HELD = 4, 1
 MOST_OPEN = 128
 #: The held exchanges with a server of which nothing is known, if there may be as many. They begin high because most of
@@ -57,7 +57,8 @@ class SenderPool:
 
     Thread-safe. It uses no thread: `begin` is called by the thread that calls `start`, `put` or `ended`.
 
-    :param count: the most parallel exchanges; four times as many if they are held open for a response (`HELD`).
+    :param count: the most parallel exchanges; of those that may be held open for a response up to four times as many,
+        but no more than `MOST_OPEN`, or than this number if it is larger.
     :param begin: begins exchanges, and must not wait; `ended` is called at the end of each. It must not raise.
     :param failing: returns whether the last exchange with an `Outgoing.error_name` failed, so that it gets few. The
         result changes only while an exchange with that name is open.
