@@ -56,7 +56,8 @@ def write(event: Event) -> None:
         case StoreRefused(address=address, expected=expected, found=found):
             text = (
                 "%s: another store answers there (%s instead of %s): nothing is sent to it. If it is a new "
-                "destination, say so: mercury sequences new-destination '%s'"
+                "destination, say so: mercury sequences new-destination '%s' --store STORE, with the store of this "
+                "process"
             )
             log.error(text, address, found, expected, event.endpoint, extra={"endpoint": event.endpoint})
         case DestinationReplaced(before=before, store=store, in_doubt=in_doubt):

@@ -33,7 +33,7 @@ class Database:
         #: The URL without a password, for messages.
         self.name = parsed.render_as_string(hide_password=True)
         if must_exist and not dialect.exists(parsed):
-            raise StorageError(f"there is no store {self.name}")
+            raise StorageError(f"there is no store {self.name}; --store or the setting store can name another one")
         self._url = url
         self._engine = dialect.engine(parsed, LOCK_TIMEOUT, IDLE_TIMEOUT)
 

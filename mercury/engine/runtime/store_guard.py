@@ -49,8 +49,8 @@ class OtherStore(TransportError):
 
     def __init__(self, address: str, expected: str, found: str) -> None:
         super().__init__(
-            f"{address}: another store answers there ({found} instead of {expected}): nothing is sent to it. If it is "
-            "a new destination, say so: mercury sequences new-destination"
+            f"{address}: another store answers there ({found} instead of {expected}): nothing is sent to it until "
+            "`mercury sequences new-destination` says that it is a new destination"
         )
         self.address = address
         self.expected = expected
