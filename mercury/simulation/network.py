@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from mercury.simulation.scenario import NetworkFaults
@@ -65,8 +66,8 @@ class Network:
             pair = frozenset(self._world.random.sample(hosts, 2))
             start = self._world.random.uniform(0, horizon)
             length = self._world.random.uniform(0.5, self._faults.partition_length)
-            self._world.after(start, lambda pair=pair: self._cut.add(pair))  # type: ignore[misc]
-            self._world.after(start + length, lambda pair=pair: self._cut.discard(pair))  # type: ignore[misc]
+            self._world.after(start, partial(self._cut.add, pair))
+            self._world.after(start + length, partial(self._cut.discard, pair))
 
     def heal(self) -> None:
         """End all faults: from now on every message arrives once, with a short delay."""
@@ -77,7 +78,7 @@ class Network:
         """Start an HTTP exchange. Later either ``on_reply`` or ``on_error`` is called, once."""
         host, _, path = url.removeprefix("http://").partition("/")
         exchange = _Exchange(on_reply, on_error)
-        self._world.after(self._faults.timeout, lambda: exchange.error("timed out"))
+        self._world.after(self._faults.timeout, partial(exchange.error, "timed out"))
         if self._happens(self._faults.lose_request):
             return
         self._carry(source, host, path, http, exchange)
@@ -108,7 +109,7 @@ class Network:
 
         def back(reply: HttpMessage) -> None:
             if pair not in self._cut and not self._happens(self._faults.lose_reply):
-                self._world.after(self._delay(), lambda: exchange.reply(reply))
+                self._world.after(self._delay(), partial(exchange.reply, reply))
 
         self._world.after(self._delay(), arrive)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from mercury.engine.addresses import AddressPolicy
@@ -17,7 +18,7 @@ from mercury.simulation.checks import Checks
 from mercury.simulation.faults import FaultyStore, SimulatedCrash
 from mercury.simulation.flows import Flow
 from mercury.simulation.network import Network, OnReply
-from mercury.simulation.process_run import ProcessRun, Worker
+from mercury.simulation.process_run import TOPICS, ProcessRun, Worker
 from mercury.simulation.scenario import Scenario
 from mercury.simulation.stores import Interruptions, NodeStore, SharedMemoryNodeStore
 from mercury.simulation.variation import Variation
@@ -25,13 +26,11 @@ from mercury.simulation.world import SeededIds, World
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
 from mercury.storage.api import Topic
 from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
-from mercury.wire.encode import encode
 from mercury.wire.envelope import HttpMessage
 from mercury.wire.scan import Limits
 
 #: The address that all nodes' requests come from, as behind one router: they share the limits for one peer.
 PEER = "192.0.2.1"
-TOPICS = tuple(Topic)
 #: The lease of a claim, in seconds.
 LEASE = 5.0
 #: The probability that a process is stopped in a handler, if several processes share a store.
@@ -88,7 +87,7 @@ class Node:
         """Plan steps of the clock at random times within ``horizon`` virtual seconds."""
         for _ in range(4):
             by = self._chance.choice((-3600.0, -60.0, -5.0, 5.0, 60.0, 3600.0))
-            self._world.after(self._chance.uniform(0.0, horizon), lambda by=by: self._set_clock(by))  # type: ignore[misc]
+            self._world.after(self._chance.uniform(0.0, horizon), partial(self._set_clock, by))
 
     def _set_clock(self, by: float) -> None:
         self._clock_error += by
@@ -99,7 +98,7 @@ class Node:
         """Plan stops of the process at random times within ``horizon`` virtual seconds, often longer than a lease."""
         for _ in range(3):
             length = self._chance.uniform(0.0, 4 * LEASE)
-            self._world.after(self._chance.uniform(0.0, horizon), lambda length=length: self._stop(length))  # type: ignore[misc]
+            self._world.after(self._chance.uniform(0.0, horizon), partial(self._stop, length))
 
     def _stop(self, length: float) -> None:
         self._stopped_until = max(self._stopped_until, self._world.now + length)
@@ -159,7 +158,7 @@ class Node:
         }
         engine.note_others(isinstance(self.store, SharedMemoryNodeStore))
         run = ProcessRun(engine, store, application, workers, woken=set(Topic))
-        store.listen(lambda topics: self._committed(run, topics), keys=engine.source.appended.announce)
+        store.listen(partial(self._committed, run), keys=engine.source.appended.announce)
         engine.invocation.answer = run.held_exchanges.release
         self._run = run
         self.up = True
@@ -253,11 +252,11 @@ class Node:
         if not run.receiving:
             run.receiving = True
             waits = self._world.random.random() < self._scenario.batching
-            self._world.after(self._world.random.uniform(0, 0.2) if waits else 0.0, lambda: self._receive(run))
+            self._world.after(self._world.random.uniform(0, 0.2) if waits else 0.0, partial(self._receive, run))
 
     def _receive(self, run: ProcessRun) -> None:
         """Handle all waiting arrivals in one transaction, as the engine's group commit does."""
-        if run is not self._run or self._is_stopped(lambda: self._receive(run)):
+        if run is not self._run or self._is_stopped(partial(self._receive, run)):
             return
         waiting, run.arrivals, run.receiving = run.arrivals, [], False
         try:
@@ -285,7 +284,7 @@ class Node:
             reply(answer.http)
             return
         held.response.add_done_callback(lambda found: self._respond(run, found.result() or answer.http, reply))
-        self._world.after(self._scenario.back_channel_wait, lambda: self._give_up(run, held, answer.http, reply))
+        self._world.after(self._scenario.back_channel_wait, partial(self._give_up, run, held, answer.http, reply))
 
     def _respond(self, run: ProcessRun, response: HttpMessage, reply: OnReply) -> None:
         if run is self._run:
@@ -311,11 +310,11 @@ class Node:
         if run is None or (run.work_at is not None and run.work_at <= at):
             return
         run.work_at = at
-        self._world.at(at, lambda: self._work(run, at))
+        self._world.at(at, partial(self._work, run, at))
 
     def _work(self, run: ProcessRun, at: float) -> None:
         """Run every worker that was woken or has something due, in a random order."""
-        if run is not self._run or run.work_at != at or self._is_stopped(lambda: self._work(run, at)):
+        if run is not self._run or run.work_at != at or self._is_stopped(partial(self._work, run, at)):
             return
         run.work_at = None
         try:
@@ -350,7 +349,7 @@ class Node:
             self._plan_work(0.01)
             return
         if store_poll is None:
-            run.due = due = {topic: run.due_at(topic) for topic in TOPICS}
+            run.due = due = run.all_due()
         else:
             run.due = due = {topic: _due_of(run.workers[topic]) for topic in TOPICS}
         earliest = min(due.values())
@@ -368,13 +367,13 @@ class Node:
             self._network.post(
                 self.host,
                 outgoing.url,
-                encode(outgoing.envelope),
-                lambda http, outgoing=outgoing: self._answered(run, outgoing, http),  # type: ignore[misc]
-                lambda error, outgoing=outgoing: self._failed(run, outgoing, error),  # type: ignore[misc]
+                run.engine.encoded(outgoing),
+                partial(self._answered, run, outgoing),
+                partial(self._failed, run, outgoing),
             )
 
     def _answered(self, run: ProcessRun, outgoing: Outgoing, http: HttpMessage) -> None:
-        if run is not self._run or self._is_stopped(lambda: self._answered(run, outgoing, http)):
+        if run is not self._run or self._is_stopped(partial(self._answered, run, outgoing, http)):
             return
         self._world.log(f"{self.host} is answered {http.status}, {len(http.body)} bytes")
         try:
@@ -386,7 +385,7 @@ class Node:
             self._enqueue(arrival, None)
 
     def _failed(self, run: ProcessRun, outgoing: Outgoing, error: str) -> None:
-        if run is not self._run or self._is_stopped(lambda: self._failed(run, outgoing, error)):
+        if run is not self._run or self._is_stopped(partial(self._failed, run, outgoing, error)):
             return
         try:
             run.engine.failed(outgoing, error, self._now)

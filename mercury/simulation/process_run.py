@@ -14,6 +14,8 @@ from mercury.simulation.faults import FaultyStore
 from mercury.simulation.network import OnReply
 from mercury.storage.api import Topic
 
+TOPICS = tuple(Topic)
+
 
 class Worker(Protocol):
     """One of the engine's workers."""
@@ -56,3 +58,10 @@ class ProcessRun:
             found = self.store.next_due(topic)
             due = self.known[topic] = math.inf if found is None else found
         return due
+
+    def all_due(self) -> dict[Topic, float]:
+        """When work of each kind is due next, as `due_at`."""
+        for topic in TOPICS:
+            if topic not in self.known:
+                self.due_at(topic)
+        return self.known.copy()

@@ -50,17 +50,19 @@ class World:
         heapq.heappush(self._queue, (max(when, self.now), next(self._order), action))
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
-        self.at(self.now + delay, action)
+        """Plan an action, ``delay`` seconds from now: 0 or more."""
+        heapq.heappush(self._queue, (self.now + delay, next(self._order), action))
 
     def run(self, until: float, enough: Callable[[], bool] | None = None) -> None:
         """Run events until a time, until none is left, or until ``enough`` returns true."""
-        while self._queue and self._queue[0][0] <= until:
-            self.now, _, action = heapq.heappop(self._queue)
+        queue = self._queue
+        while queue and queue[0][0] <= until:
+            self.now, _, action = heapq.heappop(queue)
             self.events += 1
             action()
             if enough is not None and self.events % 16 == 0 and enough():
                 return
-        if not self._queue or self._queue[0][0] > until:
+        if not queue or queue[0][0] > until:
             self.now = max(self.now, until)
 
     def run_within(self, until: float) -> None:
