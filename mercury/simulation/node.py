@@ -74,6 +74,7 @@ class Node:
         self._poll = CLOCK_POLL_INTERVAL if scenario.variation is Variation.CLOCK else store.poll
         #: The simulation time until which the process is stopped: it does nothing, and keeps its state.
         self._stopped_until = 0.0
+        self._channels: dict[str, Channel] = {}
         network.join(self.host, self)
 
     # --- clock -----------------------------------------------------------------------------------------------------
@@ -229,6 +230,12 @@ class Node:
             self.crash()
 
     def _channel(self, flow: Flow) -> Channel:
+        """The channel of a flow, one object for all its messages, as a sender has."""
+        if flow.key not in self._channels:
+            self._channels[flow.key] = self._channel_of(flow)
+        return self._channels[flow.key]
+
+    def _channel_of(self, flow: Flow) -> Channel:
         back = EndpointReference(f"http://{self.host}/responses") if flow.listening else ANONYMOUS_ENDPOINT
         endpoint = f"http://node{flow.server}/{SERVICE}"
         return Channel(key=SequenceKey(endpoint, flow.key), policy=flow.policy, reply_to=back)

@@ -313,9 +313,8 @@ class RmdRecord:
     def fetched_by(self) -> str | None:
         """The name by which a MakeConnection finds its acknowledgement, or the end that this side has begun
         (`fetch_name`); ``None`` = none waits."""
-        machine = self.machine
-        waits = self.acks_to.polled and (machine.ack_due is not None or machine.own_end is not None)
-        return fetch_name(self.acks_to.address, self.identity) if waits else None
+        waits = self.machine.ack_due is not None or self.machine.own_end is not None
+        return fetch_name(self.acks_to.address, self.identity) if waits and self.acks_to.polled else None
 
     @property
     def create_key(self) -> str | None:

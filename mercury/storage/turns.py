@@ -20,9 +20,12 @@ def by_turns(found: Iterable[tuple[T, str]], after: str) -> list[T]:
     :param found: items with their owners.
     :param after: the owner that was served last: the owners after it, in the order of names, come first.
     """
+    items = list(found)
+    if len(items) < 2:
+        return [each for each, _ in items]
     had: Counter[str] = Counter()
     placed: list[tuple[int, bool, str, T]] = []
-    for each, owner in found:
+    for each, owner in items:
         placed.append((had[owner], owner <= after, owner, each))
         had[owner] += 1
     return [each for *_, each in sorted(placed, key=lambda place: place[:3])]

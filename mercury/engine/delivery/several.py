@@ -58,7 +58,7 @@ class SeveralBuffers:
         if self._alone_turns:
             self._alone_turns -= 1
             return 0
-        return self.most(due)
+        return self.most(due) if due > 1 else 0
 
     def most(self, due: int) -> int:
         """What `begin` would return."""

@@ -70,7 +70,7 @@ class Batch:
         self._responses: dict[str, Response] = {}
         #: Requests whose stored responses were not read, because they are too large for one transaction.
         self._unread: frozenset[str] = frozenset()
-        self._given = GivenIdentifiers(tx)
+        self._given = GivenIdentifiers()
         #: The number of open sequences in the store, by owner.
         self._open: dict[str | None, int] = {}
         self._crowding: dict[str, int] | None = None
@@ -103,7 +103,7 @@ class Batch:
         keys = SourceKeys(self.tx, self.rmds, self.now).of(exchanges)
         self._lock_keys(keys | dict.fromkeys(self.tombstone_quota.keys()) | dict.fromkeys(more))
         envelopes = [exchange.envelope for exchange in exchanges]
-        self._given = GivenIdentifiers(self.tx, envelopes, self.rmds)
+        self._given.read(self.tx, envelopes, self.rmds)
         relates = {name for exchange in exchanges for name in related_names(exchange.envelope)}
         self._related = self.tx.rms.rows(relates)  # read after the locks: the rows do not change any more
 

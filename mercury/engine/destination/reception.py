@@ -384,6 +384,8 @@ def _is_at_work(batch: Batch, waiting: PendingResponse) -> bool:
 
 def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
     """Distribute the acknowledgements of one batch over the replies to its arrivals; see `share`."""
+    if not any(exchange.acknowledge for exchange in exchanges):
+        return
     carriers = [
         Carrier(
             sequences=tuple(exchange.acknowledge),

@@ -109,6 +109,8 @@ class TombstoneQuota:
 
         Call it before the keys of the responses are locked, because of the lock order.
         """
+        if not self._names:
+            return
         gone = [locked.pop(name) for name in self._names if name in locked]
         buffers = self._tx.invoker.read_many([record.identifier for record in gone])
         for record in gone:

@@ -86,6 +86,11 @@ class Trials:
         #: Deferred sequences with their recipients; the one deferred longest ago comes first.
         self._put_off: OrderedDict[str, Recipient] = OrderedDict()
 
+    @property
+    def all_work(self) -> bool:
+        """Whether no recipient is known to refuse acknowledgements: then none waits, and none was deferred for one."""
+        return not self._failing
+
     def wait(self, recipient: Recipient, sequence: str, now: float, heard: float) -> float | None:
         """The time until which the acknowledgement of a sequence is deferred; ``None`` = post it now.
 

@@ -78,6 +78,8 @@ class DestinationWorker:
 
     def acknowledgement_taken(self, outgoing: Outgoing, now: float) -> None:
         """An acknowledgement was accepted: the deferred ones to the same recipient are due now."""
+        if self._trials.all_work:
+            return
         put_off = self._trials.worked(Recipient.of_post(outgoing))
         for begin in range(0, len(put_off), self._context.settings.sequence_batch):
             with self._context.store.transaction() as tx:
@@ -125,7 +127,7 @@ class DestinationWorker:
         policy = self._context.application.policy(record.service)
         machine, url = record.machine, record.acks_to.url
         acknowledgements = envelopes.expressible(record.protocol, (machine.acknowledgement(policy),))
-        if acknowledgements:
+        if acknowledgements and not self._trials.all_work:
             later = self._trials.wait(Recipient.of(record), record.identifier, now, machine.last_heard)
             if later is not None:
                 machine.acknowledge_at(later)

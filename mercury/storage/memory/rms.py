@@ -48,9 +48,8 @@ class MemoryRms:
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
-        if key in self.changed_records:
-            return [record.copy() for record in self.changed_records[key]]
-        return self.peek(key)
+        own = self.changed_records.get(key)
+        return self.peek(key) if own is None else [record.copy() for record in own]
 
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
         with self._mutex:
@@ -282,12 +281,13 @@ class MemoryRms:
 
     def _own_records(self, key: SequenceKey) -> list[RmsRecord]:
         self._require(key)
-        if key not in self.changed_records:
+        own = self.changed_records.get(key)
+        if own is None:
             with self._mutex:
                 data = self._committed.keys.get(key)
                 # A committed record is replaced, never changed: it is copied only when it is read.
-                self.changed_records[key] = list(data.records) if data else []
-        return self.changed_records[key]
+                own = self.changed_records[key] = list(data.records) if data else []
+        return own
 
     @staticmethod
     def _index(records: list[RmsRecord], record: RmsRecord) -> int:

@@ -173,8 +173,10 @@ class CommittedRms:
         data = self.keys[key]
         self.waiting.pop(key, None)
         self.times.pop(key, None)
-        self.expiring.pop(key, None)
-        self.priorities.pop(key, None)
+        if self.expiring:
+            self.expiring.pop(key, None)
+        if self.priorities:
+            self.priorities.pop(key, None)
         priority = self._priority(data)
         if priority:
             self.priorities[key] = priority
@@ -216,7 +218,8 @@ class CommittedRms:
         waits = (key for key in rows if free(f"rms {key.digest}"))
         waiting = ((key, self._owner_of_first(key)) for key in waits)
         in_time = ((key, self.keys[key].records[-1].owner) for key in timed if free(f"rms {key.digest}"))
-        return alternating(by_turns(waiting, after), by_turns(in_time, after))[:limit]
+        first, second = by_turns(waiting, after), by_turns(in_time, after)
+        return (alternating(first, second) if first and second else first or second)[:limit]
 
     def _turn(self, key: SequenceKey, since: float) -> float:
         """The time by which keys take turns: since when one is due, and earlier by its priority."""

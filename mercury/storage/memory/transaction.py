@@ -173,7 +173,7 @@ class MemoryTransaction:
     def _appended_only(self) -> frozenset[str]:
         """The digests of the keys to which messages were appended, if nothing else of source sequences was changed."""
         rms = self._rms
-        if rms is None or any((*rms.changed_rows.values(), *rms.changed_records.values())):
+        if rms is None or not rms.appended or any((*rms.changed_rows.values(), *rms.changed_records.values())):
             return frozenset()
         return frozenset(message.channel.key.digest for message in rms.appended)
 
