@@ -158,7 +158,7 @@ def test_wrong_number_of_responses_is_an_error_of_the_handler(sql_url: str, pair
     sender = pair.to()
     with pair.client.transaction() as tx:
         futures = [sender.request(Order(number), response=Placed, operation="Ask", tx=tx) for number in (1, -2, 3)]
-    pair.run()
+    pair.run(within=60.0)  # one attempt each
     assert placed(pair) == [1, 3]
     assert [futures[0].result(0).id, futures[2].result(0).id] == [1, 3]
     with pytest.raises(ApplicationFault):
