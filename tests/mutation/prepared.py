@@ -24,11 +24,16 @@ from pathlib import Path
 
 #: What the tests of mutants import; none of them starts a thread.
 LIBRARIES = (
+    "_hypothesis_pytestplugin",
     "alembic.command",
+    "alembic.migration",
     "alembic.op",
-    "anyio",
+    "anyio._backends._asyncio",
+    "anyio._backends._trio",
+    "anyio.pytest_plugin",
     "cryptography.x509",
     "fastapi",
+    "httptools",
     "httpx",
     "hypothesis.strategies",
     "jinja2",
@@ -44,6 +49,8 @@ LIBRARIES = (
     "trio",
     "typer",
     "uvicorn",
+    "xdist.plugin",
+    "xml.etree.ElementTree",
 )
 
 

@@ -5,13 +5,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import queue
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ from pathlib import Path
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.prepared import PreparedProcess, prepared_process
-from tests.mutation.symbols import replaced
+from tests.mutation.symbols import place_of, replaced
 from tests.patience import VARIABLE
 from tests.postgres import VARIABLE as SERVER
 from tests.postgres import shared_postgres
@@ -31,8 +33,11 @@ COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.
 
 
 def copy_tree(target: Path) -> None:
-    """A copy of what the checks need, with the bytecode of the modules: a mutant then compiles only what it changes."""
-    skipped = shutil.ignore_patterns("__pycache__", "*.pyc", ".hypothesis")
+    """A copy of what the checks need, with the bytecode of the modules: a mutant then compiles only what it changes.
+
+    Bytecode that is there is copied: it is valid for files with the same time and size, and a copy has the same.
+    """
+    skipped = shutil.ignore_patterns("*.pyc.*", ".hypothesis")  # bytecode that another process is writing
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
@@ -41,11 +46,14 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(source, target / name)
     for name in ("storage", "statemachine", "service"):
         (target / name).symlink_to(Path("mercury") / name)
-    files = sorted({mutant.test.partition("::")[0] for mutant in MUTANTS if mutant.test})
     compiling = [sys.executable, "-m", "compileall", "-q", "mercury", "tests", "samples"]
     # The bytecode of tests has pytest's assertions.
-    collecting = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *files]
-    for once in (compiling, collecting):
+    files = sorted({mutant.test.partition("::")[0] for mutant in MUTANTS if mutant.test})
+    missing = [
+        file for file in files if not any((target / file).parent.glob(f"__pycache__/{Path(file).stem}.*-pytest-*"))
+    ]
+    collecting = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *missing]
+    for once in (compiling, collecting) if missing else (compiling,):
         subprocess.run(once, cwd=target, env=environment(target, writes=True), capture_output=True, check=True)
 
 
@@ -58,6 +66,41 @@ def take_out(mutant: Mutant, tree: Path) -> None:
         path, text = replaced(change.symbol, change.before, change.after, tree)
         path.unlink()  # it may be a link to the file of another tree
         path.write_text(text)
+
+
+class Trees:
+    """Copies of a tree with all guards, each for one mutant at a time: to link thousands of files for each mutant takes
+    longer than many of their tests. Threads may share it.
+
+    :param whole: the tree with all guards. It is not changed; the copies are made beside it.
+    """
+
+    def __init__(self, whole: Path) -> None:
+        self.whole = whole
+        self._free: queue.SimpleQueue[Path] = queue.SimpleQueue()
+
+    @contextlib.contextmanager
+    def without(self, mutant: Mutant) -> Iterator[Path]:
+        """A copy without the guard of a mutant. Afterwards its files are again those of the whole tree.
+
+        :raises MovedGuardError: see `take_out`.
+        """
+        try:
+            tree = self._free.get_nowait()
+        except queue.Empty:
+            tree = Path(tempfile.mkdtemp(prefix="mutant-", dir=self.whole.parent)) / "tree"
+            shutil.copytree(self.whole, tree, symlinks=True, copy_function=os.link)
+        take_out(mutant, tree)
+        yield tree
+        # A copy whose mutant breaks off is not used again.
+        for path in {place_of(change.symbol, self.whole).path for change in mutant.changes}:
+            changed = tree / path.relative_to(self.whole)
+            changed.unlink()
+            changed.hardlink_to(path)
+        for path in tree.iterdir():
+            if not (self.whole / path.name).is_symlink() and not (self.whole / path.name).exists():
+                shutil.rmtree(path)  # what the test has left, as Hypothesis leaves its examples
+        self._free.put(tree)
 
 
 def command(mutant: Mutant) -> list[str]:
@@ -84,17 +127,13 @@ def environment(tree: Path, *, writes: bool = False, postgres: str = "") -> dict
     return {**own, "PYTHONPATH": str(tree), **chosen}
 
 
-def caught(mutant: Mutant, whole: Path, process: PreparedProcess, postgres: str = "") -> tuple[bool, str]:
+def caught(mutant: Mutant, trees: Trees, process: PreparedProcess, postgres: str = "") -> tuple[bool, str]:
     """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything.
 
-    :param whole: a copy of the tree with all guards. It is not changed.
     :param process: runs the check.
     :param postgres: the URL of the server whose databases the test uses; empty = it starts its own.
     """
-    with tempfile.TemporaryDirectory(prefix="mutant-", dir=whole.parent) as folder:
-        tree = Path(folder) / "tree"
-        shutil.copytree(whole, tree, symlinks=True, copy_function=os.link)
-        take_out(mutant, tree)
+    with trees.without(mutant) as tree:
         of_check = environment(tree, postgres="" if mutant.seeds else postgres)
         for _ in range(2):
             done = process.run(command(mutant), tree, {**of_check, VARIABLE: WAIT}, seconds=600)
@@ -123,9 +162,9 @@ def verdict_of(output: str) -> str:
     return (failed or lines or [""])[-1]
 
 
-def timed(whole: Path, process: PreparedProcess, postgres: str, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
+def timed(trees: Trees, process: PreparedProcess, postgres: str, mutant: Mutant) -> tuple[Mutant, bool, str, float]:
     started = time.monotonic()
-    return mutant, *caught(mutant, whole, process, postgres), time.monotonic() - started
+    return mutant, *caught(mutant, trees, process, postgres), time.monotonic() - started
 
 
 def main(names: list[str]) -> int:
@@ -144,7 +183,8 @@ def main(names: list[str]) -> int:
         whole = Path(folder) / "whole"
         whole.mkdir()
         copy_tree(whole)
-        for mutant, was_caught, how, seconds in pool.map(partial(timed, whole, process, server.create()), chosen):
+        timed_in = partial(timed, Trees(whole), process, server.create())
+        for mutant, was_caught, how, seconds in pool.map(timed_in, chosen):
             survivors += not was_caught
             verdict = "caught" if was_caught else "SURVIVED"
             sys.stdout.write(f"{verdict:8} {mutant.name:34} {seconds:5.1f} s  {how[:120]}\n")

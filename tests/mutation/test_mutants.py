@@ -12,7 +12,7 @@ import pytest
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.mutants import MUTANTS, TESTED
 from tests.mutation.prepared import PreparedProcess, prepared_process
-from tests.mutation.run import caught, copy_tree, environment, passing, take_out
+from tests.mutation.run import Trees, caught, copy_tree, environment, passing, take_out
 from tests.mutation.symbols import MovedGuardError
 from tests.postgres import PostgresServer
 
@@ -30,6 +30,11 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def trees(whole: Path) -> Trees:
+    return Trees(whole)
+
+
+@pytest.fixture(scope="module")
 def process() -> Iterator[PreparedProcess]:
     """It runs the checks."""
     with prepared_process() as started:
@@ -38,7 +43,7 @@ def process() -> Iterator[PreparedProcess]:
 
 @pytest.fixture(scope="module")
 def verdicts(
-    request: pytest.FixtureRequest, whole: Path, process: PreparedProcess, postgres_server: PostgresServer
+    request: pytest.FixtureRequest, trees: Trees, process: PreparedProcess, postgres_server: PostgresServer
 ) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
     """What became of the mutants that are asked for, and of the tests that they name: each is a process of its own, so
     they run side by side. They share a PostgreSQL: to start one takes longer than most of their tests."""
@@ -49,9 +54,10 @@ def verdicts(
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         found = {}
         if any(item.originalname == test_every_test_that_is_named_passes_with_all_guards.__name__ for item in items):
-            found[NAMED] = pool.submit(passing, [mutant.test for mutant in TESTED], whole, postgres)  # it takes longest
+            named = [mutant.test for mutant in TESTED]
+            found[NAMED] = pool.submit(passing, named, trees.whole, postgres)  # it takes longest
         asked = [mutant for mutant in MUTANTS if mutant.name in chosen]
-        yield found | {mutant.name: pool.submit(caught, mutant, whole, process, postgres) for mutant in asked}
+        yield found | {mutant.name: pool.submit(caught, mutant, trees, process, postgres) for mutant in asked}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -60,16 +66,16 @@ def test_without_its_guard_mercury_fails_a_check(mutant: Mutant, verdicts: dict[
     assert was_caught, f"nothing failed without it: {how}"
 
 
-def test_a_tree_with_all_its_guards_passes_the_hunt(whole: Path, process: PreparedProcess) -> None:
+def test_a_tree_with_all_its_guards_passes_the_hunt(trees: Trees, process: PreparedProcess) -> None:
     """Otherwise "caught" would mean nothing."""
-    was_caught, how = caught(Mutant("none", (), seeds=range(12)), whole, process)
+    was_caught, how = caught(Mutant("none", (), seeds=range(12)), trees, process)
     assert not was_caught, how
     assert "nothing found" in how
 
 
-def test_a_check_that_cannot_run_has_not_caught_anything(whole: Path, process: PreparedProcess) -> None:
+def test_a_check_that_cannot_run_has_not_caught_anything(trees: Trees, process: PreparedProcess) -> None:
     missing = Mutant("none", (), test="tests/unit/test_errors.py::test_that_is_not_there")
-    was_caught, how = caught(missing, whole, process)
+    was_caught, how = caught(missing, trees, process)
     assert not was_caught, how
 
 
@@ -87,6 +93,20 @@ def test_every_test_that_is_named_passes_with_all_guards(verdicts: dict[str, Fut
     """Otherwise "caught" would mean nothing here too."""
     passed, output = verdicts[NAMED].result()
     assert passed, output
+
+
+def test_a_tree_is_whole_again_when_the_next_mutant_gets_it(tmp_path: Path) -> None:
+    """Otherwise a mutant would be caught by what the one before has changed or left."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (whole / "file.py").write_text("guarded = True\n")
+    trees = Trees(whole)
+    with trees.without(Mutant("first", (Change("file", "True", "False"),))) as first:
+        (first / ".hypothesis").mkdir()
+    with trees.without(Mutant("none", ())) as second:
+        assert second == first
+        assert [(path.name, path.read_text()) for path in second.iterdir()] == [("file.py", "guarded = True\n")]
+    assert (whole / "file.py").read_text() == "guarded = True\n"
 
 
 def test_every_mutant_has_a_name_of_its_own_and_one_check() -> None:
