@@ -119,7 +119,7 @@ def test_another_peer_cannot_end_a_sequence_by_following_it() -> None:
 
 
 def test_without_an_identity_the_identifier_is_the_key() -> None:
-    """docs/guarantees.md says so: it is random, and has to travel over TLS."""
+    """docs/guarantees/identities.md says so: it is random, and has to travel over TLS."""
     node, foreign = server(), Foreign()
     sequence = identifier_in(post(node, foreign.create(), peer="192.0.2.1"))
     reply = post(node, foreign.note(sequence, 1), peer="192.0.2.2")
