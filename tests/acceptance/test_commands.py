@@ -8,7 +8,7 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.acceptance.processes import MERCURY, PATIENCE, ROOT, Ended, each, environment, mercury
+from tests.acceptance.processes import MERCURY, PATIENCE, ROOT, Ended, each, environment, mercury, python
 
 COMMANDS = (
     (),
@@ -62,6 +62,11 @@ def test_the_short_option_helps_too() -> None:
 
 def test_the_version_is_the_packages() -> None:
     ended = mercury("--version")
+    assert (ended.code, ended.out, ended.err) == (0, f"mercury {version('mercury-rm')}\n", "")
+
+
+def test_python_runs_the_command_too() -> None:
+    ended = python("-m", "mercury", "--version")
     assert (ended.code, ended.out, ended.err) == (0, f"mercury {version('mercury-rm')}\n", "")
 
 

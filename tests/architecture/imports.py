@@ -109,6 +109,7 @@ ALLOWED = MappingProxyType(
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
         "mercury.cli": ("mercury",),
+        "mercury.__main__": ("mercury.cli.main",),
         "mercury": ("mercury",),
         # For tests of what is built on Mercury, and of Mercury: beside the command line, which it does not know.
         "mercury.testing": (
