@@ -89,6 +89,8 @@ _TOO_MANY_ATTRIBUTES = (
     rb"(<[^\s/>!?\"'<=]++(?:\s*+[^\s=/>\"'<]++\s*+=\s*+(?:\"[^\"<]*+\"|'[^'<]*+')){%d})"
 )
 
+#: All bytes but "<" and "=".
+_NO_MARKS = bytes(each for each in range(256) if each not in b"<=")
 
 #: The messages of a container are nested so much deeper than a single message.
 NESTED = 2
@@ -254,6 +256,9 @@ class Scanner:
         """
         data, limit = self.data, self._limits.max_attributes
         if data.count(b"=") <= limit:
+            return None
+        # Within a start tag there is no other "<"; all start tags of a batch together have more than enough "=".
+        if b"=" * (limit + 1) not in data.translate(None, _NO_MARKS):
             return None
         for match in re.finditer(_TOO_MANY_ATTRIBUTES % (limit + 1), data):
             if match.lastindex is not None:

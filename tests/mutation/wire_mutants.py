@@ -410,6 +410,13 @@ WIRE = (
         "test_an_acknowledgement_of_too_many_ranges_is_refused",
     ),
     limit(
+        "attributes that the parser has not read yet",
+        "mercury.wire.scan:Scanner._find_excess",
+        'b"=" * (limit + 1) not in',
+        'b"=" * 2**30 not in',
+        "test_too_many_attributes_are_refused_before_the_parser_has_read_them",
+    ),
+    limit(
         "namespace declarations",
         "mercury.wire.cut:Allowance.take",
         "        if self._left < 0:",
