@@ -19,6 +19,20 @@ def arrival(name: str, symbol: str, before: str, after: str, test: str) -> Mutan
 
 ARRIVALS = (
     arrival(
+        "the invoker ends for arrivals that wait",
+        "delivery.invocation:InvocationWorker._call_all",
+        "wanted(run.record.sequence)",
+        "False",
+        f"{LEFT}::test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer",
+    ),
+    arrival(
+        "the invoker ends for arrivals that wait no longer",
+        "delivery.turns:Turns.wait_for",
+        "                self._wanted -= Counter(sequences)\n",
+        "",
+        f"{LEFT}::test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer",
+    ),
+    arrival(
         "the claim is checked in the transaction",
         "delivery.on_arrival:ArrivalRun.deliver",
         "tx.guard(self.claims[run.record.sequence])",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 
 import pytest
@@ -19,6 +20,7 @@ from mercury.storage.attachments import Attachments, StoredPart
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.invoker import MemoryInvoker
 from mercury.storage.records import InboundMessage
+from tests.acceptance.processes import eventually
 
 from .desk import Desk, TwoServices, deliver_again, worked_on
 from .harness import DESTINATION
@@ -214,6 +216,35 @@ def test_transaction_that_waits_in_vain_for_a_thread_lets_the_next_ones_store_at
     assert_left(desk, free, *range(1, STORING_TURNS + 1))
     desk.note(free, STORING_TURNS + 1)
     assert desk.stored(free) == [], "then they are delivered again, with what has waited"
+
+
+def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer() -> None:
+    desk = Desk()
+    sequence, other = desk.open(), desk.open()
+    with worked_on(desk.node, sequence, other):
+        desk.note(sequence, 1, 2, 3)
+        desk.note(other, 1, 2)
+    turns = desk.node.engine.invocation._turns  # type: ignore[union-attr]
+    arrivals = threading.Thread(target=lambda: turns.wait_for([sequence], 30.0))
+
+    def come(_context: MessageContext, _text: str) -> None:
+        if not arrivals.is_alive():
+            arrivals.start()
+            eventually(lambda: turns.is_wanted(sequence), "arrivals wait")
+
+    desk.node.on_call = come
+    with turns.alone([sequence]):
+        assert not turns.is_wanted(sequence), "it is reserved, and nothing waits for it"
+    with turns.alone([other]):
+        desk.work()
+    arrivals.join()
+    assert (desk.called, desk.stored(sequence)) == ([1], [2, 3])
+    assert not turns.is_wanted(sequence)
+    desk.node.on_call = None
+    desk.note(sequence, 4)
+    assert desk.called == [1, 2, 3, 4], "they are delivered with what has waited"
+    desk.work()
+    assert desk.stored(other) == [], "nothing has waited for this one"
 
 
 def test_buffer_of_a_delivery_is_not_worked_on_by_another_thread_meanwhile() -> None:

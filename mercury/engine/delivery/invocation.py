@@ -359,7 +359,8 @@ class InvocationWorker:
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
-        call_all(self._context, [run], tx, now, self._savepoints)
+        wanted = self._turns.is_wanted
+        call_all(self._context, [run], tx, now, self._savepoints, lambda: wanted(run.record.sequence))
 
     def _finish(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         self._settle(tx, run, now)

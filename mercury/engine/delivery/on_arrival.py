@@ -31,11 +31,11 @@ from mercury.storage.claims import Claim
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, RmdRecord, SequenceKey
 
 #: Seconds of calls after which the rest is stored: arrivals wait for their answers meanwhile.
-SECONDS = 0.05
+SECONDS = 0.09
 #: The most messages that wait in a buffer before those that arrive, and are delivered with them.
 MOST_BEFORE = 500
 #: Seconds for which arrivals wait for a thread that delivers from the buffer that they go to.
-PATIENCE = 0.02
+PATIENCE = 0.05
 #: After a transaction that has failed, or a wait in vain, so many transactions only store.
 STORING_TURNS = 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -34,6 +35,8 @@ class Turns:
         #: Notified when buffers are not reserved any more, if a thread waits for that.
         self._freed = threading.Condition(self._mutex)
         self._waiting = 0
+        #: The buffers that threads wait for in `wait_for`.
+        self._wanted: Counter[str] = Counter()
         self._busy: set[str] = set()
         #: The peer that any thread served last.
         self._last = ""
@@ -115,10 +118,17 @@ class Turns:
         """
         with self._mutex:
             self._waiting += 1
+            self._wanted.update(sequences)
             try:
                 return self._freed.wait_for(lambda: self._busy.isdisjoint(sequences), seconds)
             finally:
                 self._waiting -= 1
+                self._wanted -= Counter(sequences)
+
+    def is_wanted(self, sequence: str) -> bool:
+        """Whether arrivals wait for a reserved buffer: they are delivered with what waits in it, and need not be stored
+        before."""
+        return sequence in self._wanted
 
     def served(self, sequences: Collection[str]) -> None:
         """Note that these reserved buffers were worked on: what queries have found before may be done."""
