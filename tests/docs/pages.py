@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,21 +101,26 @@ def missing_tests(text: str, root: Path = ROOT) -> list[str]:
 
 def _is_there(root: Path, path: str, *names: str) -> bool:
     file = root / path
-    if not file.is_file():
-        return False
+    return file.is_file() and names in _defined(root, file)
+
+
+@functools.cache
+def _defined(root: Path, file: Path) -> frozenset[tuple[str, ...]]:
+    """What a file defines, each with the names of what it is in; also the file itself, without a name."""
     nodes: list[ast.stmt] = ast.parse(file.read_text(encoding="utf-8")).body
     for node in list(nodes):
         # The tests of the stores' contract are those of `mercury.testing`.
         if isinstance(node, ast.ImportFrom) and node.module and [each.name for each in node.names] == ["*"]:
             brought = root / (node.module.replace(".", "/") + ".py")
             nodes += ast.parse(brought.read_text(encoding="utf-8")).body
-    for name in names:
-        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-        inner = [node for node in nodes if isinstance(node, kinds) and node.name == name]
-        if not inner:
-            return False
-        nodes = inner[0].body
-    return True
+    return frozenset({(), *_names_in(nodes)})
+
+
+def _names_in(nodes: Iterable[ast.stmt], *around: str) -> Iterator[tuple[str, ...]]:
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield (*around, node.name)
+            yield from _names_in(node.body, *around, node.name)
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------

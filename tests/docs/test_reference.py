@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shlex
@@ -79,13 +80,19 @@ def command_lines(text: str) -> Iterator[str]:
                 yield found[1]
 
 
+@functools.cache
+def root_command() -> Any:
+    """The command ``mercury``, made once: that takes a quarter of a second."""
+    return get_command(app)
+
+
 def problem(line: str) -> str | None:
     """Why a line calls a command or an option that there is not; ``None`` = it may be typed as it stands."""
     try:
         words = shlex.split(line, comments=True)[1:]
     except ValueError as error:
         return f"{line}: {error}"
-    command: Any = get_command(app)
+    command = root_command()
     context: Any = command.make_context("mercury", [], resilient_parsing=True)
     while hasattr(command, "commands") and words and not words[0].startswith("-"):
         # The pages say `list|show` and `list`, `show ID` for two that are alike.
@@ -125,7 +132,7 @@ def test_a_command_that_is_not_there_is_found(line: str, why: str) -> None:
 
 def test_every_command_is_in_the_reference() -> None:
     cells = [cell for cell, _ in table(section(REFERENCE, "Commands"))]
-    root: Any = get_command(app)
+    root = root_command()
     for name, command in root.commands.items():
         about = " ".join(cell for cell in cells if f"mercury {name}" in cell)
         assert about, f"mercury {name} is not in the table of commands"
