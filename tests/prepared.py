@@ -1,10 +1,11 @@
-"""A process that has imported the libraries once, and forks another for each mutant: imports were half of its CPU time.
+"""A process that has imported modules once, and forks another for each command: imports were most of their CPU time.
 
-It imports nothing of Mercury and of its tests: these come from the tree of each mutant. It is run as a script.
+For mutants it imports libraries only: Mercury and its tests come from the tree of each mutant. It is run as a script.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -22,7 +23,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: What the tests of mutants import; none of them starts a thread.
+#: What the tests of mutants import. No module that is imported here may start a thread.
 LIBRARIES = (
     "_hypothesis_pytestplugin",
     "alembic.command",
@@ -65,44 +66,56 @@ class Done:
 
 
 class PreparedProcess:
-    """Runs modules in forks of a process that has imported the libraries. Its methods may be called by many threads."""
+    """Runs commands in forks of a process that has imported modules. Its methods may be called by many threads."""
 
     def __init__(self, address: Path) -> None:
         self._address = address
 
-    def run(self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], seconds: float) -> Done:
-        """Run a module in a process of its own, which imports what is not a library from its folder.
+    def run(
+        self, command: Sequence[str], cwd: Path, environment: Mapping[str, str], seconds: float, given: str = ""
+    ) -> Done:
+        """Run Python code in a process of its own, which imports what it does not have yet.
 
-        :param command: the module's name and its arguments.
+        :param command: the arguments. The first is a module's name, which is imported from its folder and ends without
+            its exit handlers; or a script's path, with which the process ends as one of its own would.
         :param seconds: after which it is killed with the processes of its group.
-        :raises ConnectionError: the process that has the libraries has ended.
+        :param given: its standard input.
+        :raises ConnectionError: the process that has the modules has ended.
         """
         with tempfile.TemporaryDirectory(prefix="run-") as folder, socket.socket(socket.AF_UNIX) as connection:
+            (Path(folder) / "in").write_text(given)
             connection.connect(str(self._address))
             asked = {"command": list(command), "cwd": str(cwd), "environment": dict(environment), "seconds": seconds}
             connection.sendall(json.dumps(asked | {"folder": folder}).encode())
             connection.shutdown(socket.SHUT_WR)
             answer = _received(connection)
             if not answer:
-                raise ConnectionError("the process that runs mutants has ended")
+                raise ConnectionError("the process that runs commands has ended")
             out, err = ((Path(folder) / name).read_text(errors="replace") for name in ("out", "err"))
             return Done(json.loads(answer), out, err)
 
 
 @contextlib.contextmanager
-def prepared_process() -> Iterator[PreparedProcess]:
-    """Start the process; it ends with the block, or with this process."""
+def prepared_process(
+    modules: Sequence[str] = LIBRARIES, environment: Mapping[str, str] | None = None
+) -> Iterator[PreparedProcess]:
+    """Start the process; it ends with the block, or with this process.
+
+    :param modules: what it imports, in this order.
+    :param environment: in which it does that; by default this process's without the folders of ``PYTHONPATH``.
+    """
     with tempfile.TemporaryDirectory(prefix="prepared-") as folder:
         address = Path(folder) / "socket"
         # -P: the folder of the script is not one that modules are imported from.
-        command = [sys.executable, "-P", __file__, str(address)]
-        environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [sys.executable, "-P", __file__, str(address), *modules]
+        if environment is None:
+            environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         with subprocess.Popen(command, env=environment, **pipes) as process:  # type: ignore[call-overload]
             assert process.stdin is not None
             assert process.stdout is not None
             if process.stdout.readline() != b"ready\n":
-                raise ConnectionError("the process that runs mutants did not start")
+                raise ConnectionError("the process that runs commands did not start")
             try:
                 yield PreparedProcess(address)
             finally:
@@ -113,12 +126,12 @@ def _received(connection: socket.socket) -> bytes:
     return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def _serve(address: str) -> None:
+def _serve(address: str, modules: Sequence[str]) -> None:
     """Fork a process for each connection, until standard input ends."""
-    for name in LIBRARIES:
+    for name in modules:
         importlib.import_module(name)
     if threading.active_count() != 1:
-        raise RuntimeError("a library has started a thread: a fork would be without it")
+        raise RuntimeError("a module has started a thread: a fork would be without it")
     gc.collect()
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes away processes that have ended
@@ -158,11 +171,11 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _become(command: list[str], cwd: str, environment: dict[str, str], folder: str, seconds: float) -> None:
-    """Turn this process into one that was started with a module. It does not return."""
+    """Turn this process into one that was started with a command. It does not return."""
     os.setpgid(0, 0)
     os.chdir(cwd)
     for number, name, flags in (
-        (0, "/dev/null", os.O_RDONLY),
+        (0, f"{folder}/in", os.O_RDONLY),
         (1, f"{folder}/out", os.O_WRONLY | os.O_CREAT),
         (2, f"{folder}/err", os.O_WRONLY | os.O_CREAT),
     ):
@@ -172,22 +185,32 @@ def _become(command: list[str], cwd: str, environment: dict[str, str], folder: s
     os.environ.clear()
     os.environ.update(environment)
     sys.dont_write_bytecode = "PYTHONDONTWRITEBYTECODE" in environment
-    sys.path.insert(0, cwd)
     sys.argv = command
+    is_script = "/" in command[0]
+    sys.path.insert(0, str(Path(command[0]).parent) if is_script else cwd)
     code = 1
     try:
-        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        if is_script:
+            runpy.run_path(command[0], run_name="__main__")
+        else:
+            runpy.run_module(command[0], run_name="__main__", alter_sys=True)
         code = 0
     except SystemExit as ended:
         code = int(ended.code or 0)
     except BaseException as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        code = 3  # not even the check could be run
+        if is_script:
+            sys.excepthook(type(error), error, error.__traceback__)
+        else:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            code = 3  # not even the check could be run
     finally:
+        if is_script:
+            threading._shutdown()  # type: ignore[attr-defined]  # waits for threads, as an interpreter does at its end
+            atexit._run_exitfuncs()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    _serve(sys.argv[1], sys.argv[2:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -21,6 +22,7 @@ from types import TracebackType
 from typing import IO, Any, TypeVar
 
 from tests.patience import patience
+from tests.prepared import PreparedProcess, prepared_process
 
 ROOT = Path(__file__).resolve().parents[2]
 MERCURY = str(Path(sysconfig.get_path("scripts")) / "mercury")
@@ -86,9 +88,53 @@ def get(netloc: str, path: str, **headers: str) -> tuple[int, str]:
         connection.close()
 
 
+#: What most commands import: more than half of their CPU time.
+IMPORTED = (
+    "fastapi",
+    "typer.rich_utils",
+    "mercury.cli.main",
+    "mercury.facade",
+    "mercury.hosting",
+    "mercury.storage.opening",
+)
+#: Variables that an interpreter reads when it starts.
+AT_START = ("PYTHON", "LANG", "LC_", "TZ")
+
+
+class Commands:
+    """Runs commands in forks of one process, which is started with the first of them. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stack = contextlib.ExitStack()
+        self._process: PreparedProcess | None = None
+
+    def run(self, *arguments: str, given: str, cwd: Path, settings: dict[str, str]) -> Ended:
+        with self._lock:
+            if self._process is None:
+                self._process = self._stack.enter_context(prepared_process(IMPORTED, environment({})))
+            process = self._process
+        done = process.run([MERCURY, *arguments], cwd, environment(settings), PATIENCE, given)
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def close(self) -> None:
+        """End the process, if it runs."""
+        with self._lock:
+            self._process = None
+            self._stack.close()
+
+
+#: One for all tests of this process: a fixture would end it with a test, and it takes a second to start.
+COMMANDS = Commands()
+
+
 def mercury(*arguments: str, given: str = "", cwd: Path = ROOT, **settings: str) -> Ended:
-    """Run the command to its end."""
-    return run([MERCURY, *arguments], given=given, cwd=cwd, **settings)
+    """Run the command to its end, in a process of its own."""
+    if any(name.startswith(AT_START) for name in settings):
+        return run([MERCURY, *arguments], given=given, cwd=cwd, **settings)
+    ended = COMMANDS.run(*arguments, given=given, cwd=cwd, settings=settings)
+    assert "Traceback" not in ended.out + ended.err, ended.err
+    return ended
 
 
 def python(*arguments: str, **settings: str) -> Ended:

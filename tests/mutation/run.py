@@ -20,11 +20,11 @@ from pathlib import Path
 
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
-from tests.mutation.prepared import PreparedProcess, prepared_process
 from tests.mutation.symbols import place_of, replaced
 from tests.patience import VARIABLE
 from tests.postgres import VARIABLE as SERVER
 from tests.postgres import shared_postgres
+from tests.prepared import PreparedProcess, prepared_process
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds for which the test of a mutant waits for what does not happen.

@@ -11,10 +11,10 @@ import pytest
 
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.mutants import MUTANTS, TESTED
-from tests.mutation.prepared import PreparedProcess, prepared_process
 from tests.mutation.run import Trees, caught, copy_tree, environment, passing, take_out
 from tests.mutation.symbols import MovedGuardError
 from tests.postgres import PostgresServer
+from tests.prepared import PreparedProcess, prepared_process
 
 #: The run of all tests that mutants name.
 NAMED = "all guards"
