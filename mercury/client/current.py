@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import TracebackType
@@ -52,14 +52,9 @@ class CurrentTransaction:
             )
         return found.tx
 
-    @contextmanager
-    def inside(self, tx: object) -> Iterator[None]:
+    def inside(self, tx: object) -> AbstractContextManager[None]:
         """Make a transaction the current one within this block."""
-        opened = self.enter(tx)
-        try:
-            yield
-        finally:
-            self.leave(*opened)
+        return _Inside(self, tx)
 
     def block(self, manager: AbstractContextManager[Transaction]) -> AbstractContextManager[Transaction]:
         """Wrap a transaction so that it is the current one within its block."""
@@ -83,6 +78,23 @@ class CurrentTransaction:
         opened.ended = True
         if self._innermost.get() is opened:
             self._innermost.set(before)
+
+
+class _Inside(AbstractContextManager[None]):
+    """A block within a transaction. There is one around each call of a handler, and a generator costs twice as much."""
+
+    __slots__ = ("_current", "_opened", "_tx")
+
+    def __init__(self, current: CurrentTransaction, tx: object) -> None:
+        self._current, self._tx = current, tx
+
+    def __enter__(self) -> None:
+        self._opened = self._current.enter(self._tx)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._current.leave(*self._opened)
 
 
 class _Block(AbstractContextManager[Transaction]):

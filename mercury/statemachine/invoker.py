@@ -319,9 +319,13 @@ def _numbers(given: events.InvokerInput) -> tuple[int, ...]:
 
 
 def _without(waiting: RangeSet, numbers: Iterable[int]) -> RangeSet:
-    left = waiting.copy()
+    left, low, high = waiting.copy(), 0, -1
     for number in numbers:
-        left.discard(number)
+        if number != high + 1:  # numbers that follow each other are removed at once
+            left.discard(low, high)
+            low = number
+        high = number
+    left.discard(low, high)
     return left
 
 

@@ -210,7 +210,7 @@ class Postgres(Dialect):
 
     def check_usable(self, connection: Connection) -> None:
         driver: object = None if connection.invalidated else connection.connection.dbapi_connection
-        if isinstance(driver, psycopg.Connection) and driver.info.transaction_status == TransactionStatus.INERROR:
+        if isinstance(driver, psycopg.Connection) and driver.pgconn.transaction_status == TransactionStatus.INERROR:
             raise DataError(ABORTED)
 
     def check_durable(self, connection: Connection) -> None:
