@@ -73,6 +73,9 @@ class Channel:
     #: Among keys that are due, those with a higher priority come first: 0 to 9 (`turns.HEAD_START`).
     priority: int = 0
 
+    def __hash__(self) -> int:  # of the key alone: few channels have the same one, and texts remember their hashes
+        return hash((self.key.endpoint, self.key.name))
+
     @property
     def endpoint(self) -> str:
         return self.key.endpoint
@@ -274,8 +277,7 @@ class RmdRecord:
     response_channel: Channel | None = None
     #: The URL it was created at, as the peer wrote it.
     to: str = ""
-    #: The network address that CreateSequence came from; of a sequence that this side offered, the server that it was
-    #: offered to.
+    #: The network address that CreateSequence came from; of a sequence that this side offered, its server.
     peer: str = ""
     #: The identity that created it, established by WS-Security, TLS, or ``authenticate`` of the application;
     #: ``None`` = unknown.
@@ -293,8 +295,7 @@ class RmdRecord:
     received_bytes: int = 0
     #: This side ends it to make room; its source may not know this yet.
     given_up: bool = False
-    #: CreateSequence shows that its source is Mercury, which fetches a response that is not on its request's
-    #: connection.
+    #: CreateSequence shows that its source is Mercury, which fetches a response that did not come on its connection.
     source_is_mercury: bool = False
     #: This side has stated to its source that it takes batches.
     takes_batches: bool = False

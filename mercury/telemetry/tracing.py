@@ -52,7 +52,8 @@ class Traces:
         try:
             provider = self._recording()
             if provider is None:
-                message.trace = _of_context(api.get_current_span().get_span_context())
+                current = api.get_current_span()
+                message.trace = None if current is api.INVALID_SPAN else _of_context(current.get_span_context())
                 return
             destination = self._endpoints.of(message.channel.endpoint)
             attributes = _attributes(SEND, destination, message.message_id)

@@ -62,7 +62,7 @@ PLAIN = (
     *(types.FunctionType, types.BuiltinFunctionType, types.GenericAlias, types.UnionType, types.EllipsisType),
     *(typing.TypeVar, typing.ParamSpec, type(typing.Any), type(typing.Optional[int]), type(typing.Annotated[int, ""])),  # noqa: UP045
     *(type(typing.Callable[[], int]), type(typing.NamedTuple), typing.ForwardRef, type(typing.Protocol)),
-    *(datetime.date, datetime.timedelta, Decimal, operator.attrgetter),
+    *(datetime.date, datetime.timedelta, Decimal, operator.attrgetter, operator.itemgetter),
     # A schema and its expressions: descriptions, filled while their module is loaded and only read afterwards.
     *(MetaData, SchemaItem, ClauseElement, TypeEngine),
 )

@@ -95,6 +95,7 @@ def test_state_is_found_with_its_line(tmp_path: Path, text: str, found: str) -> 
     [
         "A, B = 1, 'text'\nC = (1, (2, frozenset({3})))\nD = None\nE = ...",
         "import re\nA = re.compile('a')",
+        "from operator import attrgetter, itemgetter\nA, B = attrgetter('a'), itemgetter('a')",
         "import enum\nclass A(enum.Enum):\n    ONE = 1\nB = A.ONE\nC = (A.ONE,)",
         "from types import MappingProxyType\nA = MappingProxyType({'a': (1, 2)})",
         "_A = {'a': 1, 'b': (1, 2)}\ndef f(name):\n    return _A[name], _A.get(name), list(_A)",

@@ -128,10 +128,14 @@ def test_a_change_in_a_transaction_that_the_application_commits_does_not_wait(st
 
 
 def test_a_statement_keeps_its_parameters_beside_those_of_the_changes_before_it() -> None:
-    changes = [Change("a", "update a set x = %(x)s", {"x": 1}), Change("b", "delete from b where x = %(x)b", {"x": 2})]
-    text, parameters = together(changes, "WITH c AS (select 1) select * from c where x = %(x)s", {"x": 3})
+    changes = [
+        Change(("a",), ("update a set x = %(x)s",), {"x": 1}),
+        Change(("b",), ("delete from b where x = %(x)b",), {"x": 2}),
+    ]
+    query = Change((), ("WITH c AS (select 1) select * from c where x = %(x)s",), {"x": 3})
+    text, parameters = together(changes, query)
     assert text == (
-        "with change_0 as (update a set x = %(change_0_x)s), change_1 as (delete from b where x = %(change_1_x)b), "
+        "with part_0 as (update a set x = %(change_0_x)s), part_1 as (delete from b where x = %(change_1_x)b), "
         "c AS (select 1) select * from c where x = %(x)s"
     )
     assert parameters == {"x": 3, "change_0_x": 1, "change_1_x": 2}

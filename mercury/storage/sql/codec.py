@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.rmd import RMDSequence
 from mercury.statemachine.rms import RMSSequence
@@ -56,10 +58,11 @@ def inbound_values(message: InboundMessage) -> Values:
 #: The columns that the checksum of a row of the inbound buffer covers, beside its payload: all but those that the store
 #: assigns and those that are newer than the checksum.
 INBOUND_FIELDS = tuple(name for name in INBOUND.names if name != "payload" and name not in INBOUND.unchecked)
+_inbound_fields = itemgetter(*INBOUND_FIELDS)
 
 
 def _inbound_checksum(row: Row | Values) -> str:
-    return checksum(row["payload"], *(row[name] for name in INBOUND_FIELDS))
+    return checksum(row["payload"], *_inbound_fields(row))
 
 
 def inbound_message(row: Row) -> InboundMessage:
@@ -94,20 +97,20 @@ def body_values(message: OutboundMessage, row: Values) -> Values:
     :param row: its `outbound_values`.
     """
     values = OUTBOUND_BODY.values(message)
-    values["checksum"] = _outbound_checksum(row | values)
+    values["checksum"] = _outbound_checksum(row, values)
     return values
 
 
 #: The columns of a row of the outbound buffer that the checksum of its body covers.
 OUTBOUND_FIELDS = tuple(name for name in OUTBOUND.constant if name not in OUTBOUND.unchecked)
+_outbound_fields = itemgetter(*OUTBOUND_FIELDS)
 
 
-def _outbound_checksum(row: Row | Values) -> str:
+def _outbound_checksum(row: Row | Values, body: Row | Values) -> str:
     # The application's end of a key becomes the last message of a sequence when it gets a number (WS-RM 1.0).
     last = row["last"] and row["kind"] != OutboundKind.END.value
     # The checksum covers only columns that never change: not the state of transmission.
-    fields = (row[name] for name in OUTBOUND_FIELDS)
-    return checksum(row["payload"], row["headers"], row["to_parameters"], last, *fields)
+    return checksum(body["payload"], body["headers"], body["to_parameters"], last, *_outbound_fields(row))
 
 
 def outbound_message(row: Row) -> OutboundMessage:
@@ -115,7 +118,7 @@ def outbound_message(row: Row) -> OutboundMessage:
     fields = OUTBOUND.of_record(row)
     fields |= {"channel": channel_of(row["key_id"], row["channel"]), "position": row["position"]}
     if row.get("checksum") is not None:
-        fields["damaged"] = row["checksum"] != _outbound_checksum(row)
+        fields["damaged"] = row["checksum"] != _outbound_checksum(row, row)
         fields |= OUTBOUND_BODY.of_record(row, damaged=fields["damaged"])
     return OutboundMessage(**fields)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class CommitMarkers:
 
     def new(self) -> Marker:
         """A marker that is not inserted yet."""
-        return COMMIT, secrets.token_hex(16)
+        return COMMIT, os.urandom(16).hex()
 
     def insert(self, connection: Connection, marker: Marker) -> None:
         """Insert a marker in the transaction of a connection, just before its commit."""

@@ -13,6 +13,7 @@ from sqlalchemy.types import TypeEngine
 from mercury.errors import CapabilityError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.prepared import Compiled, Prepared, Writer, compile_for
+from mercury.storage.sql.together import Change
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -184,6 +185,12 @@ class Dialect(ABC):
 
         :raises CapabilityError: a query cannot contain a change (`changes_in_queries`).
         """
+        raise CapabilityError(f"{self} has no changes in queries")
+
+    def inserting_both(
+        self, first: Table, first_rows: Rows, second: Table, rows: Rows, marker: Marker | None = None
+    ) -> Change:
+        """The texts and the named parameters of `insert_both`; otherwise as `inserting`."""
         raise CapabilityError(f"{self} has no changes in queries")
 
     def inserting_marker(self, table: Table, marker: str) -> tuple[str, dict[str, Any]]:

@@ -36,6 +36,8 @@ class NewWork:
         return bool(self.topics)
 
     def __or__(self, other: NewWork) -> NewWork:
+        if not other:
+            return self
         keys = self.keys | other.keys
         unknown = any(Topic.RMS in each.topics and not each.keys for each in (self, other))
         return NewWork(self.topics | other.topics, frozenset() if unknown or len(keys) > MOST_KEYS else keys)
@@ -50,3 +52,6 @@ class NewWork:
         names, known = text.split(","), {topic.value: topic for topic in Topic}
         keys = frozenset(name.removeprefix(_KEY) for name in names if name.startswith(_KEY))
         return cls(frozenset(known[name] for name in names if name in known), keys)
+
+
+NOTHING = NewWork()

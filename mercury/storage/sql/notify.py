@@ -24,7 +24,7 @@ from sqlalchemy import URL
 
 from mercury.storage.api import Topic
 from mercury.storage.outages import OUTAGE_PAUSES
-from mercury.storage.sql.new_work import NewWork
+from mercury.storage.sql.new_work import NOTHING, NewWork
 
 log = logging.getLogger("mercury.storage")
 
@@ -72,7 +72,7 @@ class Notifier:
         self._sender: threading.Thread | None = None
         self._listener: threading.Thread | None = None
         #: Work that no notification has announced, and how often some was added.
-        self._waiting = NewWork()
+        self._waiting = NOTHING
         self._added = 0
         self._sender_waits = False
         #: The time of the last notification, in seconds.
@@ -82,9 +82,10 @@ class Notifier:
         """The notification of work, and of what waits for one, which the caller sends now; ``None`` = another was sent
         a moment ago, and this work is to be passed to `send`."""
         with self._mutex:
-            if self._closing.is_set() or self._monotonic() < self._sent + NOTIFICATION_WINDOW:
+            now = self._monotonic()
+            if now < self._sent + NOTIFICATION_WINDOW or self._closing.is_set():
                 return None
-            self._sent = self._monotonic()
+            self._sent = now
             work, added = work | self._waiting, self._added
         return Announcement(f"notify {CHANNEL}, '{self._payload(work)}'", added)
 
@@ -92,7 +93,7 @@ class Notifier:
         """A notification was sent: what had waited for one when it was claimed need not wait any longer."""
         with self._mutex:
             if self._added == announcement.added:  # otherwise all of it is announced, some of it again
-                self._waiting = NewWork()
+                self._waiting = NOTHING
 
     def send(self, work: NewWork) -> None:
         """Notify the other processes. Returns immediately; `close` and the end of the process wait for what is sent."""
@@ -171,7 +172,7 @@ class Notifier:
                 elif not self._closing.is_set() and (pause := self._sent + LEFT_TO_COMMITS - self._monotonic()) > 0:
                     self._wakes_sender.wait(pause)
                 else:
-                    work, self._waiting = self._waiting, NewWork()
+                    work, self._waiting = self._waiting, NOTHING
                     self._sent = self._monotonic()
                     return work
 

@@ -44,6 +44,7 @@ from mercury.storage.sql.postgres_values import as_array, single_values
 from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
 from mercury.storage.sql.round_trips import StoreConnection, error_of
+from mercury.storage.sql.together import Change, together
 
 #: Connect time-out in seconds, unless the URL sets one.
 CONNECT_TIMEOUT = 10
@@ -272,8 +273,15 @@ class Postgres(Dialect):
         rows: Rows,
         marker: Marker | None = None,
     ) -> None:
+        change(connection, *together([], self.inserting_both(first, first_rows, second, rows, marker)))
+        for table, inserted in ((first, first_rows), (second, rows)):
+            note_bytes(connection, [row[name] for row in inserted for name in _binary(table)])
+
+    def inserting_both(
+        self, first: Table, first_rows: Rows, second: Table, rows: Rows, marker: Marker | None = None
+    ) -> Change:
         one, marks = len(first_rows) == len(rows) == 1, None if marker is None else marker[0]
-        statement, columns, names = _insert_both(first, second, marks, one=one)
+        tables, texts, columns, names = _insert_both(first, second, marks, one=one)
         if one:
             parameters = single_values(first_rows[0], columns)
             parameters |= {f"second_{name}": value for name, value in single_values(rows[0], names).items()}
@@ -282,9 +290,7 @@ class Postgres(Dialect):
             parameters |= {f"second_{name}": as_array([row[name] for row in rows]) for name in names}
         if marker is not None:
             parameters["id"] = marker[1]
-        change(connection, statement, parameters)
-        for table, inserted in ((first, first_rows), (second, rows)):
-            note_bytes(connection, [row[name] for row in inserted for name in _binary(table)])
+        return Change(tables, texts, parameters)
 
     def each(self, name: str) -> FromClause:
         values = func.unnest(cast(bindparam(name, type_=ListOf()), ARRAY(Text)))
@@ -357,11 +363,15 @@ def _insert(table: Table, *, ignore: bool = False, prefix: str = "", one: bool =
 @lru_cache(maxsize=16)
 def _insert_both(
     first: Table, second: Table, markers: Table | None, *, one: bool
-) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """The names of the tables, the texts, and the columns of the first and of the second table."""
     statement, columns = _insert(first, one=one)
     before, names = _insert(second, prefix="second_", one=one)
-    marker = "" if markers is None else f", marker as ({_insert_marker(markers)})"
-    return f"with second as ({before}){marker} {statement}", columns, names
+    tables, texts = [second.name, first.name], [before, statement]
+    if markers is not None:
+        tables.insert(0, markers.name)
+        texts.insert(0, _insert_marker(markers))
+    return tuple(tables), tuple(texts), columns, names
 
 
 @lru_cache(maxsize=16)

@@ -14,7 +14,7 @@ log = logging.getLogger("mercury.storage")
 
 #: The key in `Connection.info` of the transaction that a connection belongs to, unless it is a `StoreConnection`.
 OWNER = "mercury transaction"
-#: The key of a connection whose buffers have grown.
+#: The key in `Connection.info` of a connection whose buffers have grown, unless it is a `StoreConnection`.
 GROWN = "mercury grown"
 #: Bytes of one statement or result from which a connection is not used again. libpq's buffers for what it sends and
 #: for what it receives grow to the longest that there was, and shrink only when the connection is closed: each
@@ -34,7 +34,11 @@ def own(connection: Connection, owner: Owner | None) -> None:
 def note_bytes(connection: Connection, values: Iterable[object]) -> None:
     """Note what is sent or received in one statement: if its bytes are many, `release` drops the connection."""
     if are_many_bytes(values):
-        connection.info[GROWN] = True
+        driver: object = connection.connection.dbapi_connection
+        if isinstance(driver, StoreConnection):
+            driver.grown = True
+        else:
+            connection.info[GROWN] = True
 
 
 def are_many_bytes(values: Iterable[object]) -> bool:
@@ -51,8 +55,9 @@ def release(connection: Connection) -> None:
     """
     try:
         if not connection.invalidated:
+            driver: object = connection.connection.dbapi_connection
             own(connection, None)
-            if connection.info.pop(GROWN, False):
+            if driver.grown if isinstance(driver, StoreConnection) else connection.info.pop(GROWN, False):
                 connection.invalidate()
         connection.close()
     except Exception as error:

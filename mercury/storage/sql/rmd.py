@@ -210,9 +210,10 @@ class SqlRmd:
 
     def flush(self) -> None:
         """Write the saved records."""
-        changed = [record for identifier in self._changed if (record := self._known[identifier]) is not None]
-        self._changed.clear()
-        self._tx.update(TABLE, "identifier", [rmd_values(record) for record in changed])
+        if self._changed:
+            changed = [record for identifier in self._changed if (record := self._known[identifier]) is not None]
+            self._changed.clear()
+            self._tx.update(TABLE, "identifier", [rmd_values(record) for record in changed])
 
     def forget_changes(self) -> None:
         """Drop cached records: a savepoint was rolled back."""

@@ -172,12 +172,13 @@ class SqlRms(SqlRmsRows):
 
     def flush(self) -> None:
         """Write the new and the saved records."""
-        self._flush_inserted()
-        changed = list(self._changed.values())
-        self._changed.clear()
-        for record in changed:
-            self._wake(record)
-        self._tx.update(TABLE, "id", [_changing(record) for record in changed])
+        if self._inserted:
+            self._flush_inserted()
+        if self._changed:
+            changed, self._changed = list(self._changed.values()), {}
+            for record in changed:
+                self._wake(record)
+            self._tx.update(TABLE, "id", [_changing(record) for record in changed])
         self.flush_pending()  # behind it, to be sent together
 
     def _flush_inserted(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeAlias
 import psycopg
 from psycopg.adapt import Transformer
 from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
-from psycopg.pq.abc import PGresult
+from psycopg.pq.abc import PGconn, PGresult
 from psycopg.types.string import BytesBinaryDumper
 
 from mercury.storage.sql.cursor import Kind, StoreCursor, driver_error, numbered
@@ -108,7 +108,7 @@ class Session:
         begins = not self._driver.autocommit and self._is_idle
         before, sent = [BEGIN] if begins else [], list[Kind | None]()
         behinds = ([COMMIT] if commit else []) + ([behind.encode()] if behind is not None else [])
-        with self._pipeline() as found:
+        with _Pipeline(self._libpq) as found:
             for text in before:
                 self._libpq.send_query_params(text, None)
             for each in ready:
@@ -162,26 +162,11 @@ class Session:
 
     # --- within ----------------------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def _pipeline(self) -> Iterator[list[PGresult]]:
-        """A pipeline; what it yields gets the answers. After an error the connection is closed: answers are missing."""
-        found: list[PGresult] = []
-        try:
-            self._libpq.enter_pipeline_mode()
-            yield found
-            self._libpq.exit_pipeline_mode()
-        except BaseException as error:
-            self._libpq.finish()
-            failed = next((each for each in found if each.status == ExecStatus.FATAL_ERROR), None)
-            if failed is not None and isinstance(error, psycopg.Error):
-                raise error_of(failed) from error  # says why the server has closed the connection
-            raise
-
     def _ready(self, call: Call) -> _Ready:
         query, names, formats = numbered(call.text)
         values = self._transformer.dump_sequence([call.parameters[name] for name in names], formats)
         types, sent = self._transformer.types, self._transformer.formats
-        return _Ready((query, tuple(types or ())), values, sent or (), Format(call.binary))
+        return _Ready((query, tuple(types or ())), values, sent or (), Format.BINARY if call.binary else Format.TEXT)
 
     def _send(self, call: _Ready) -> list[Kind | None]:
         """Send a call. Returns an element for each answer to it: first what is prepared, ``None`` for the call."""
@@ -234,7 +219,7 @@ class Session:
 
     def _is_gone(self) -> bool:
         """Whether the server does not know a statement that was prepared: then it knows none."""
-        with self._pipeline() as found:
+        with _Pipeline(self._libpq) as found:
             self._libpq.send_describe_prepared(next(iter(self._names.values())))
             self._receive(found)
         return found[0].status in _FAILED
@@ -256,6 +241,36 @@ class Session:
             return self._transformer.load_rows(0, result.ntuples, tuple)
         finally:
             self._transformer.set_pgresult(None)  # or libpq's copy of the rows is kept until the next query
+
+
+class _Pipeline:
+    """A pipeline of libpq; its block gets a list for the answers.
+
+    After an error in the block the connection is closed: answers are missing.
+    """
+
+    __slots__ = ("_found", "_libpq")
+
+    def __init__(self, libpq: PGconn) -> None:
+        self._libpq = libpq
+        self._found: list[PGresult] = []
+
+    def __enter__(self) -> list[PGresult]:
+        self._libpq.enter_pipeline_mode()
+        return self._found
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        try:
+            if error is None:
+                self._libpq.exit_pipeline_mode()
+                return
+        except psycopg.Error:
+            self._libpq.finish()
+            raise
+        self._libpq.finish()
+        failed = next((each for each in self._found if each.status == ExecStatus.FATAL_ERROR), None)
+        if failed is not None and isinstance(error, psycopg.Error):
+            raise error_of(failed) from error  # says why the server has closed the connection
 
 
 def _check_commit(result: PGresult) -> None:
@@ -300,6 +315,8 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self._session: Session | None = None
         #: ``None`` = the connection is in no transaction of Mercury's.
         self.owner: Owner | None = None
+        #: Its buffers have grown: see `releasing.release`.
+        self.grown = False
 
     @classmethod
     def opened(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> StoreConnection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 from sqlalchemy import Connection, CursorResult, Engine, Executable, Select, Table
@@ -232,9 +232,7 @@ class Statements:
         """Read rows by a query that locks rows, and may change rows of these tables; together with the changes before,
         if none is of these tables."""
         self._ahead.clear()
-        names = {table.name for table in tables}
-        if any(change.table in names for change in self._pending):
-            self.send_pending()
+        self._send_pending_of([table.name for table in tables])
         if not self._pending:
             return self.read_locked(query, parameters)
         connection, compiled, pending = self._begun(), self.dialect.compiled(query), self._pending
@@ -243,18 +241,25 @@ class Statements:
         with translated():
             values = compiled.parameters(parameters)
             assert isinstance(values, dict)
-            return compiled.rows(fetch(connection, *together(pending, compiled.text, values)))
+            return compiled.rows(fetch(connection, *together(pending, Change((), (compiled.text,), values))))
 
     def later(self, table: Table, text: str, parameters: dict[str, Any]) -> None:
         """Change a table with the next statement of this transaction, or before its commit.
 
         :raises Exception: changes before this one fail.
         """
+        self._later(Change((table.name,), (text,), parameters))
+
+    def _later(self, change: Change) -> None:
         self._begun()
         self._ahead.clear()
-        if any(change.table == table.name for change in self._pending):
+        self._send_pending_of(change.tables)
+        self._pending.append(change)
+
+    def _send_pending_of(self, tables: Collection[str]) -> None:
+        """Send the changes that wait, if one is of these tables: a statement may change each table once."""
+        if any(name in tables for change in self._pending for name in change.tables):
             self.send_pending()
-        self._pending.append(Change(table.name, text, parameters))
 
     def send_pending(self) -> None:
         """Send the changes that wait, as one statement."""
@@ -264,14 +269,14 @@ class Statements:
         (*before, last), self._pending = self._pending, []
         self.statements += 1
         with translated():
-            change(self._begun(), *together(before, last.text, last.parameters))
+            change(self._begun(), *together(before, last))
 
     def take_pending(self, text: str = "", parameters: dict[str, Any] | None = None) -> list[Call]:
         """The changes that wait, which the caller sends now, with a statement behind them: at most one call."""
         waiting, self._pending = self._pending, []
         if text:
-            return [Call(*together(waiting, text, parameters or {}))]
-        return [Call(*together(waiting[:-1], waiting[-1].text, waiting[-1].parameters))] if waiting else []
+            waiting.append(Change((), (text,), parameters or {}))
+        return [Call(*together(waiting[:-1], waiting[-1]))] if waiting else []
 
     def drop_pending(self) -> None:
         """Drop the changes that wait: what they belong to is rolled back."""
@@ -341,11 +346,8 @@ class Statements:
     ) -> None:
         """Insert into two tables, of which the second has the bytes, with a commit marker; errors may appear with a
         later statement."""
-        if self._may_wait and not are_many_bytes(value for row in second_rows for value in row.values()):
-            self.later(second, *self.dialect.inserting(second, second_rows))
-            if marker is not None:
-                self.insert_marker(marker)
-            self.later(first, *self.dialect.inserting(first, first_rows))
+        if self._may_wait and not are_many_bytes([value for row in second_rows for value in row.values()]):
+            self._later(self.dialect.inserting_both(first, first_rows, second, second_rows, marker))
             return
         connection = self.writing()
         self.statements += 1
@@ -369,12 +371,13 @@ class Statements:
             with translated():
                 self.dialect.update(connection, table, key, rows)
 
-    def work(self, *, elsewhere: bool) -> NewWork:
-        """What this transaction makes for the workers to do.
+    def work(self) -> NewWork:
+        """What this transaction makes for the workers of this process to do."""
+        return NewWork.of(self.topics, self.appended_keys)
 
-        :param elsewhere: for those of other processes.
-        """
-        return NewWork.of(self.topics | self.topics_elsewhere if elsewhere else self.topics, self.appended_keys)
+    def work_elsewhere(self) -> NewWork:
+        """What this transaction makes for the workers of other processes to do."""
+        return NewWork.of(self.topics | self.topics_elsewhere, self.appended_keys)
 
     # --- locks -----------------------------------------------------------------------------------------------------
 

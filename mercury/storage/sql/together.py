@@ -15,24 +15,26 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change without a result."""
+    """Statements that share their parameters: changes, each of another table, or a statement with a result."""
 
-    #: The name of the table that it changes.
-    table: str
-    text: str
-    #: By name; no placeholder in the text is without a name.
+    #: The names of the tables that it changes.
+    tables: tuple[str, ...]
+    texts: tuple[str, ...]
+    #: By name; no placeholder in the texts is without a name.
     parameters: dict[str, Any]
 
 
-def together(changes: Sequence[Change], text: str, parameters: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def together(before: Sequence[Change], last: Change) -> tuple[str, dict[str, Any]]:
     """A statement with changes before it: its text and its parameters.
 
-    :param text: the statement, whose result is that of the whole.
+    :param last: its last text is the statement, whose result is that of the whole.
     """
-    every = dict(parameters)
-    for place, change in enumerate(changes):
-        every |= {f"{_prefix(place)}{name}": value for name, value in change.parameters.items()}
-    return _joined(tuple(change.text for change in changes), text), every
+    if not before and len(last.texts) == 1:
+        return last.texts[0], last.parameters
+    parameters = dict(last.parameters)
+    for place, change in enumerate(before):
+        parameters |= {f"{_prefix(place)}{name}": value for name, value in change.parameters.items()}
+    return _joined(tuple([change.texts for change in before]), last.texts), parameters
 
 
 def _prefix(place: int) -> str:
@@ -43,9 +45,9 @@ def _prefix(place: int) -> str:
 
 
 @lru_cache(maxsize=128)
-def _joined(changes: tuple[str, ...], last: str) -> str:
-    if not changes:
-        return last
-    parts = (f"change_{place} as ({text.replace('%(', f'%({_prefix(place)}')})" for place, text in enumerate(changes))
-    more = f", {last[5:]}" if last[:5].lower() == "with " else f" {last}"
+def _joined(before: tuple[tuple[str, ...], ...], last: tuple[str, ...]) -> str:
+    changes = [text.replace("%(", f"%({_prefix(place)}") for place, texts in enumerate(before) for text in texts]
+    parts = [f"part_{number} as ({text})" for number, text in enumerate([*changes, *last[:-1]])]
+    end = last[-1]
+    more = f", {end[5:]}" if end[:5].lower() == "with " else f" {end}"
     return f"with {', '.join(parts)}{more}"

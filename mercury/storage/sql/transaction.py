@@ -11,14 +11,14 @@ from sqlalchemy import Connection
 from mercury.errors import Conflict, DataError, NotActive, StorageError, TransientStorageError
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import INACTIVE, Claim
-from mercury.storage.sql import claim_guard
+from mercury.storage.sql import claim_guard, round_trips
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.dialect import Dialect, Marker, chunks
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.invoker import SqlInvoker
-from mercury.storage.sql.new_work import NewWork
+from mercury.storage.sql.new_work import NOTHING
 from mercury.storage.sql.notify import Announcement
 from mercury.storage.sql.parts import Part, StorePart
 from mercury.storage.sql.peer_stores import SqlPeerStores
@@ -52,6 +52,8 @@ class SqlTransaction(Statements):
         self._announces = False
         self._announced: Announcement | None = None
         self._claims: list[Claim] = []
+        #: What sends the last statements with the commit, in one round trip; ``None`` = they are sent before it.
+        self._sends_last: round_trips.Session | None = None
         #: Whether the claims are checked by the statement before the commit.
         self._guards = False
         #: Of `StorageManager.guard_all`, when this transaction began.
@@ -292,14 +294,16 @@ class SqlTransaction(Statements):
         self.flush_records()
         if not self.rms.flush_appended(marker) and marker is not None:
             self.insert_marker(marker)
-        self.attachments.remove_unnamed()
-        waits = last and self._connection is not None and session_of(self._connection) is not None
+        if self.unnamed:
+            self.attachments.remove_unnamed()
+        if last and self._connection is not None:
+            self._sends_last = session_of(self._connection)
         if self._writing and (self._claims or self._member is not None):
-            if waits:
+            if self._sends_last is not None:
                 self._guards = True
             else:
                 self._check_claims()
-        if not waits:
+        if self._sends_last is None:
             self.send_pending()
 
     def _check_claims(self) -> None:
@@ -331,7 +335,7 @@ class SqlTransaction(Statements):
         """Commit this transaction's part in the store's database."""
         self._ending = True
         if self._connection is not None:
-            announcement = self.store.announcement(self.work(elsewhere=True)) if self._announces else None
+            announcement = self.store.announcement(self.work_elsewhere()) if self._announces else None
             if self._commit_together(self._connection, announcement):
                 return
             self._announced = announcement
@@ -346,7 +350,7 @@ class SqlTransaction(Statements):
     def _commit_together(self, connection: Connection, announcement: Announcement | None) -> bool:
         """Send what waits, the check of the claims, the commit and the announcement in one round trip, if the database
         can."""
-        session = session_of(connection)
+        session = self._sends_last or session_of(connection)
         if session is None:
             return False
         calls = self._last_calls()
@@ -407,8 +411,8 @@ class SqlTransaction(Statements):
             self.store.counter(self.statements)
         for action in self._after_commit:
             action()
-        here, elsewhere = self.work(elsewhere=False), self.work(elsewhere=True)
         if self._announced is not None:
             self.store.announced(self._announced)
-        if elsewhere:
-            self.store.notify(here, elsewhere if self._announced is None else NewWork())
+            self.store.notify(self.work(), NOTHING)
+        elif elsewhere := self.work_elsewhere():
+            self.store.notify(self.work(), elsewhere)
