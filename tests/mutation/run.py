@@ -176,13 +176,14 @@ def main(names: list[str]) -> int:
     survivors = 0
     with (
         tempfile.TemporaryDirectory(prefix="mutants-") as folder,
-        prepared_process() as process,
+        contextlib.ExitStack() as stack,
         shared_postgres("") as server,
         ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool,
     ):
         whole = Path(folder) / "whole"
         whole.mkdir()
         copy_tree(whole)
+        process = stack.enter_context(prepared_process(tree=whole))
         timed_in = partial(timed, Trees(whole), process, server.create())
         for mutant, was_caught, how, seconds in pool.map(timed_in, chosen):
             survivors += not was_caught

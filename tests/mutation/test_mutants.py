@@ -35,9 +35,9 @@ def trees(whole: Path) -> Trees:
 
 
 @pytest.fixture(scope="module")
-def process() -> Iterator[PreparedProcess]:
+def process(whole: Path) -> Iterator[PreparedProcess]:
     """It runs the checks."""
-    with prepared_process() as started:
+    with prepared_process(tree=whole) as started:
         yield started
 
 
