@@ -44,6 +44,9 @@ class InvokerBufferManager(BufferAges, Protocol):
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 
+    def suspended(self) -> frozenset[str]:
+        """Those of the buffers that `lock` has read whose sequences an operator had suspended when it was read."""
+
     def paused(self) -> frozenset[str]:
         """The services whose handlers are not called, because an operator has paused them. Takes no lock."""
 

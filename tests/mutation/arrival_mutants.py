@@ -44,7 +44,21 @@ ARRIVALS = (
         "delivery.on_arrival:ArrivalDelivery.reserved",
         "self.context.claims.lost(claim)",
         "pass",
-        f"{STORED}::test_suspension_of_a_sequence_that_was_delivered_from_undoes_one_call_at_most",
+        f"{STORED}::test_suspension_during_a_call_undoes_it",
+    ),
+    arrival(
+        "sequences that are suspended",
+        "delivery.on_arrival:ArrivalRun.begin",
+        " or name in suspended",
+        "",
+        f"{STORED}::test_no_handler_is_called_for_a_suspended_sequence_that_was_delivered_from",
+    ),
+    arrival(
+        "the claim on a suspended sequence is asked for again",
+        "delivery.on_arrival:ArrivalRun.begin",
+        "self._context.claims.lost(self.claims[name])",
+        "pass",
+        f"{STORED}::test_no_handler_is_called_for_a_suspended_sequence_that_was_delivered_from",
     ),
     arrival(
         "a buffer without a claim is left alone",

@@ -180,10 +180,15 @@ class ArrivalRun:
         """
         self.locked = frozenset(requests)
         self.buffers, paused = tx.invoker.lock(sorted(self.claims)), tx.invoker.paused()
+        suspended = tx.invoker.suspended()
+        for name in suspended:
+            self._context.claims.lost(self.claims[name])  # the operator has it now (decision 59)
         behind: dict[str, int] = {}
         for name, record in self.buffers.items():
             request = requests.get(name)
-            if request is None or record.service in paused or not self._is_simple(record, request):
+            if request is None or record.service in paused or name in suspended:
+                continue
+            if not self._is_simple(record, request):
                 continue
             waiting = request.machine.received.count - record.machine.passed.count
             if waiting != request.machine.received.first_missing() - record.machine.next or waiting > MOST_BEFORE:

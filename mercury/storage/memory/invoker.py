@@ -54,6 +54,9 @@ class MemoryInvoker:
         self._locks.acquire(order.INVOKER, sequences)
         return self.read_many(sequences)
 
+    def suspended(self) -> frozenset[str]:
+        return frozenset()  # no operator works on this store
+
     def paused(self) -> frozenset[str]:
         return frozenset()  # no operator works on this store
 

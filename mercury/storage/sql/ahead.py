@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sqlalchemy import func, select
+from sqlalchemy import func, literal, select
 
 from mercury.storage.sql.prepared import Prepared, among
-from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, PAUSED_SERVICE, RMD_SEQUENCE, RMS_SEQUENCE
+from mercury.storage.sql.schema import (
+    CLAIM,
+    INVOKER_BUFFER,
+    INVOKER_MESSAGE,
+    PAUSED_SERVICE,
+    RMD_SEQUENCE,
+    RMS_SEQUENCE,
+)
 from mercury.storage.sql.statements import Question
 
 BUFFERS = Prepared(select(INVOKER_BUFFER).where(among(INVOKER_BUFFER.c.sequence, "sequences")))
 #: The position of the newest row of all buffers.
 NEWEST = select(func.coalesce(func.max(INVOKER_MESSAGE.c.position), 0)).scalar_subquery()
+#: The owner of the claim on a buffer: a row by its key, which the planner never makes a table of all claims.
+HOLDER = (
+    select(CLAIM.c.owner).where(CLAIM.c.resource == literal("invoker ") + INVOKER_BUFFER.c.sequence).scalar_subquery()
+)
 #: Locks buffers, in the order of all locks, and reads them.
 LOCKED_BUFFERS = Prepared(
-    select(INVOKER_BUFFER, NEWEST.label("newest"))
+    select(INVOKER_BUFFER, NEWEST.label("newest"), HOLDER.label("holder"))
     .where(among(INVOKER_BUFFER.c.sequence, "sequences"))
     .order_by(INVOKER_BUFFER.c.sequence)
     .with_for_update()
@@ -33,7 +44,8 @@ def buffers(sequences: Collection[str]) -> Question:
 
 
 def locked_buffers(sequences: Collection[str]) -> Question:
-    """The records of these buffers, locked, each with the position of the newest row as ``newest``."""
+    """The records of these buffers, locked, each with the position of the newest row as ``newest``, and the
+    owner of its claim as ``holder``."""
     return LOCKED_BUFFERS, {"sequences": sorted(sequences)}
 
 

@@ -12,6 +12,7 @@ from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
 from mercury.storage.buffers import BufferPart
+from mercury.storage.claims import SUSPENDED
 from mercury.storage.order import INVOKER
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 from mercury.storage.sizes import ANY_BYTES
@@ -112,6 +113,8 @@ class SqlInvoker:
         self._tx = transaction
         #: The position of the newest row when `lock` read these buffers.
         self._newest: dict[str, int] = {}
+        #: Those of the locked buffers whose sequences were suspended.
+        self._suspended: set[str] = set()
 
     def insert(self, *records: InvokerRecord) -> None:
         self._tx.insert(BUFFER, [invoker_values(record) | {"turn": 0} for record in records])
@@ -135,9 +138,14 @@ class SqlInvoker:
             is_ahead = self._tx.is_ahead(question)
             for row in self._tx.read(*question) if is_ahead else self._tx.read_locked(*question):
                 self._newest[row["sequence"]] = row["newest"]
+                if (row["holder"] or "").startswith(SUSPENDED):
+                    self._suspended.add(row["sequence"])
                 found[row["sequence"]] = invoker_record(row)
         self._tx.locked(INVOKER, new)
         return found
+
+    def suspended(self) -> frozenset[str]:
+        return frozenset(self._suspended)
 
     def paused(self) -> frozenset[str]:
         return frozenset(row["service"] for row in self._tx.read(*ahead.paused()))
