@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
 
@@ -275,7 +275,8 @@ class Node:
             return
         for (_, reply), answer, exchange in zip(waiting, answers, held, strict=True):
             self._checks.replied(self, answer.http)
-            self._post(run, list(answer.posts))
+            if answer.posts:
+                self._post(run, answer.posts)
             if reply is not None:
                 self._reply(run, answer, exchange, reply)
         if run is self._run:
@@ -346,7 +347,8 @@ class Node:
                     continue  # the commit has made nothing due: the worker would find nothing
                 step = run.workers[topic].run_once(now)
                 self._checks.worked(self, step)
-                self._post(run, step.posts)
+                if step.posts:
+                    self._post(run, step.posts)
                 run.held_exchanges.release(step.responses)
             if self._scenario.variation is Variation.SEVERAL:
                 HeldWorker(run.engine, run.held_exchanges).run_once(now)
@@ -367,7 +369,7 @@ class Node:
 
     # --- posting ---------------------------------------------------------------------------------------------------
 
-    def _post(self, run: ProcessRun, posts: list[Outgoing]) -> None:
+    def _post(self, run: ProcessRun, posts: Sequence[Outgoing]) -> None:
         for outgoing in posts:
             self._checks.posted(self, outgoing)
             self._world.log(f"{self.host} posts {outgoing.purpose.value} {outgoing.number or ''} to {outgoing.url}")

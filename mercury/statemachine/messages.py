@@ -55,7 +55,7 @@ class EndpointReference:
     @property
     def addressable(self) -> bool:
         """Whether messages can be posted to it."""
-        return self.address not in (ANONYMOUS, NONE) and not self.polled
+        return self.address not in (ANONYMOUS, NONE) and not is_polled(self.address)
 
 
 #: Stands for the anonymous address of either WS-Addressing version (NS-08, NS-09).

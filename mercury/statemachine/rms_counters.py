@@ -28,6 +28,12 @@ class RmsWork(enum.Enum):
     TERMINATE = "TerminateSequence"
 
 
+#: The states in which a message gets a number, while one is left.
+_NUMBERING = frozenset(
+    state for state in RmsState if Numbered in RMS.row(state, RmsEvent.AMR, lambda _no_number_left: False).effects
+)
+
+
 @dataclass
 class RmsCounters:
     """The counters of a sequence at its source, and its state. Times are seconds since the epoch."""
@@ -79,8 +85,7 @@ class RmsCounters:
     @property
     def takes_messages(self) -> bool:
         """Whether a new message may get a number."""
-        row = RMS.row(self.at, RmsEvent.AMR, lambda _no_number_left: self.last_number >= MAX_MESSAGE_NUMBER)
-        return Numbered in row.effects
+        return self.at in _NUMBERING and self.last_number < MAX_MESSAGE_NUMBER
 
     def invalid(self, ranges: Ranges) -> bool:
         """RM-ACK-03. A missing number that was acknowledged before is valid, because the network may reorder

@@ -104,7 +104,10 @@ def _counts_alike(old: RmdRecord, new: RmdRecord) -> bool:
     not fetched."""
     return (
         not (old.machine.tombstone or new.machine.tombstone)
-        and (old.identity, old.peer, old.create_key) == (new.identity, new.peer, new.create_key)
+        and (old.identity, old.peer) == (new.identity, new.peer)
+        # What `RmdRecord.create_key` is made of besides:
+        and (old.create_message_id, old.acks_to.address, old.service, old.offered)
+        == (new.create_message_id, new.acks_to.address, new.service, new.offered)
         and old.fetched_by is None
         and new.fetched_by is None
     )

@@ -147,26 +147,33 @@ class CommittedRms:
 
     def install_records(self, key: SequenceKey, records: list[RmsRecord]) -> None:
         data = self.data(key)
-        for record in data.records:
-            if record.machine.identifier is not None:
-                self.by_identifier.pop(record.machine.identifier, None)
-            self.by_create.pop(record.create_message_id, None)
-            if record.fetched_by is not None:
-                sequences = self.fetched[record.fetched_by]
-                del sequences[record.id]
-                if not sequences:
-                    del self.fetched[record.fetched_by]
-        data.records = records
-        for record in records:
-            if record.machine.identifier is not None:
-                self.by_identifier[record.machine.identifier] = key
-            self.by_create[record.create_message_id] = key
-            if record.fetched_by is not None and record.fetch_due is not None:
-                self.fetched.setdefault(record.fetched_by, {})[record.id] = (record.fetch_due, key)
+        before, data.records = data.records, records
+        if len(before) != len(records) or not all(map(_named_alike, before, records)):
+            for record in before:
+                self._forget_names(record)
+            for record in records:
+                self._note_names(record, key)
         if len(data.numbered) > len(records) or not all(record.id in data.numbered for record in records):
             for sequence_id in data.numbered.keys() - {record.id for record in records}:
                 if not data.numbered[sequence_id].positions:
                     del data.numbered[sequence_id]
+
+    def _forget_names(self, record: RmsRecord) -> None:
+        if record.machine.identifier is not None:
+            self.by_identifier.pop(record.machine.identifier, None)
+        self.by_create.pop(record.create_message_id, None)
+        if record.fetched_by is not None:
+            sequences = self.fetched[record.fetched_by]
+            del sequences[record.id]
+            if not sequences:
+                del self.fetched[record.fetched_by]
+
+    def _note_names(self, record: RmsRecord, key: SequenceKey) -> None:
+        if record.machine.identifier is not None:
+            self.by_identifier[record.machine.identifier] = key
+        self.by_create[record.create_message_id] = key
+        if record.fetched_by is not None and record.fetch_due is not None:
+            self.fetched.setdefault(record.fetched_by, {})[record.id] = (record.fetch_due, key)
 
     def refresh(self, key: SequenceKey) -> None:
         """Update the indexes of one key's work; delete a key without sequences and rows."""
@@ -242,6 +249,16 @@ class CommittedRms:
             return 0.0
         times = chain(self.times.items(), self.expiring.items())
         return min((at for key, at in times if free(f"rms {key.digest}")), default=None)
+
+
+def _named_alike(old: RmsRecord, new: RmsRecord) -> bool:
+    """Whether a sequence is found by the same names before and after a change, as with most changes."""
+    return old is new or (
+        old.machine.identifier == new.machine.identifier
+        and old.create_message_id == new.create_message_id
+        and old.fetch_due is None
+        and new.fetch_due is None
+    )
 
 
 def due_at(rows: list[OutboundMessage], now: float, *, one: bool) -> list[OutboundMessage]:
