@@ -338,11 +338,11 @@ class RMSSequence(RmsCounters):
     def _merge(self, ranges: Ranges, now: float) -> RangeSet:
         """RM-ACK-01: an acknowledged number stays acknowledged. Returns the newly acknowledged numbers."""
         self.last_heard = now
-        before = self.acknowledged.copy()
+        new = RangeSet(gap for low, high in ranges for gap in self.acknowledged.gaps(low, high))
         self.acknowledged.update(ranges)
         if self.round_trip.number in self.acknowledged:
             self.round_trip = self.round_trip.acknowledged(now)
-        return RangeSet(gap for low, high in ranges for gap in before.gaps(low, high))
+        return new
 
     def _bounded(self, ranges: Ranges) -> Ranges:
         """Those ranges that are merged, the same object if all are: one that would be a range more than `MAX_RANGES` is

@@ -85,7 +85,8 @@ class Turns:
             with self._mutex:
                 self._open.discard(asked)
                 first = min(self._open, default=self._asked + 1)
-                self._served = {sequence: last for sequence, last in self._served.items() if last >= first}
+                if self._served:
+                    self._served = {sequence: last for sequence, last in self._served.items() if last >= first}
 
     def taken(self, peer: str) -> None:
         """Note that a thread serves this peer."""

@@ -83,10 +83,10 @@ class Batch:
         :param delivered: sequences whose buffers the caller locks next.
         """
         envelopes = [exchange.envelope for exchange in exchanges]
-        creates = sum(isinstance(envelope.body, CreateSequence) for envelope in envelopes)
-        made_by = [exchange.create_key for exchange in exchanges if exchange.create_key is not None]
-        created = self.tx.rmd.find_created(*made_by)
-        every = (name for each in exchanges for name in named_sequences(self, each, created, creates))
+        creates = sum([isinstance(envelope.body, CreateSequence) for envelope in envelopes])
+        made_by = [exchange.create_key for exchange in exchanges if exchange.create_key is not None] if creates else []
+        created = self.tx.rmd.find_created(*made_by) if made_by else {}
+        every = [name for each in exchanges for name in named_sequences(self, each, created, creates)]
         named = [name for name in every if name is not None]
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         addressed.difference_update(delivered)

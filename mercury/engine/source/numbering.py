@@ -69,6 +69,8 @@ class Numbering:
         """Assign numbers to the waiting rows, in order of insertion. Returns the bytes of their bodies."""
         self._end_wait()
         rows = self._waiting()
+        if not rows:
+            return 0
         done: list[OutboundMessage] = []
         late: list[OutboundMessage] = []
         collects = self._collects_until(rows)

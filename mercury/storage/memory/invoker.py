@@ -47,8 +47,7 @@ class MemoryInvoker:
             return buffer.record.copy() if buffer else None
 
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
-        found = ((sequence, self.read(sequence)) for sequence in sequences)
-        return {sequence: record for sequence, record in found if record is not None}
+        return {sequence: record for sequence in sequences if (record := self.read(sequence)) is not None}
 
     def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
         self._locks.acquire(order.INVOKER, sequences)

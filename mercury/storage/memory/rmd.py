@@ -32,8 +32,7 @@ class MemoryRmd:
     ) -> dict[str, RmdRecord]:
         wanted = list(identifiers)
         self._locks.acquire(order.RMD, wanted)
-        records = ((identifier, self.read(identifier)) for identifier in wanted)
-        return {identifier: record for identifier, record in records if record is not None}
+        return self.read_many(wanted)
 
     def read(self, identifier: str) -> RmdRecord | None:
         if identifier in self.changed:
@@ -44,8 +43,7 @@ class MemoryRmd:
             return record.copy() if record else None
 
     def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
-        found = ((identifier, self.read(identifier)) for identifier in identifiers)
-        return {identifier: record for identifier, record in found if record is not None}
+        return {identifier: record for identifier in identifiers if (record := self.read(identifier)) is not None}
 
     def find_created(self, *create_keys: str) -> dict[str, str]:
         with self._mutex:

@@ -203,8 +203,7 @@ class MemoryRms:
             return self._committed_row(self._committed.by_message_id.get(message_id))
 
     def rows(self, message_ids: Collection[str]) -> dict[str, OutboundMessage]:
-        found = ((message_id, self.row(message_id)) for message_id in message_ids)
-        return {message_id: row for message_id, row in found if row is not None}
+        return {message_id: row for message_id in message_ids if (row := self.row(message_id)) is not None}
 
     def responses_to(self, requests: Collection[str], most_bytes: int) -> list[OutboundMessage]:
         found: list[OutboundMessage] = []
