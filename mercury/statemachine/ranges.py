@@ -121,8 +121,8 @@ class RangeSet:
 
     def copy(self) -> RangeSet:
         other = RangeSet.__new__(RangeSet)  # no __init__: this copy is on the hot path
-        other._lows = self._lows[:]
-        other._highs = self._highs[:]
+        other._lows = self._lows.copy()
+        other._highs = self._highs.copy()
         return other
 
     def as_tuples(self) -> tuple[tuple[int, int], ...]:
