@@ -6,7 +6,6 @@ from tests.mutation.access_mutants import ACCESS
 from tests.mutation.arrival_mutants import ARRIVALS
 from tests.mutation.batch_mutants import BATCHES
 from tests.mutation.console_mutants import CONSOLE
-from tests.mutation.cursor_mutants import CURSORS
 from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
 from tests.mutation.life_mutants import LIFE
@@ -574,7 +573,6 @@ TESTED = (
     *DIRECT,
     *SECURITY,
     *STORAGE,
-    *CURSORS,
     *TELEMETRIES,
     *UPGRADES,
     *WSDL,

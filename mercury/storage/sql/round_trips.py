@@ -9,33 +9,37 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import select
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 import psycopg
-from psycopg.adapt import Transformer
+from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
 from psycopg.types.string import BytesBinaryDumper
-
-from mercury.storage.sql.cursor import Kind, StoreCursor, driver_error, numbered
 
 log = logging.getLogger("mercury.storage")
 
 #: The most statements that a connection keeps prepared; others are sent as they are.
 MOST_PREPARED = 250
-#: The same of the application's statements, and how many are remembered that were executed once.
-MOST_OF_APPLICATION, MOST_SEEN = 100, 100
 BEGIN, COMMIT = b"BEGIN", b"COMMIT"
 NOT_COMMITTED = "a statement had failed, and PostgreSQL has rolled back the transaction instead of committing it"
 #: No such prepared statement.
 UNKNOWN_STATEMENT = b"26000"
+#: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
+DEALLOCATES = re.compile(r"\b(?:drop|alter|rollback|discard|deallocate)\b", re.IGNORECASE)
+_PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)([sb]))")
+_FORMATS = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 
 #: What a statement has returned: its rows, or how many rows it has changed.
 Result: TypeAlias = list[tuple[Any, ...]] | int
+#: The text of a statement and the types of its parameters.
+_Kind: TypeAlias = tuple[bytes, tuple[int, ...]]
 
 
 class CommitFailed(Exception):
@@ -60,7 +64,7 @@ class Call:
 class _Ready:
     """A call as libpq takes it."""
 
-    kind: Kind
+    kind: _Kind
     values: Sequence[Any]
     formats: Sequence[Any]
     result: Format
@@ -74,11 +78,8 @@ class Session:
         self._libpq = driver.pgconn
         self._transformer = Transformer.from_context(driver)
         #: The names of the prepared statements.
-        self._names: dict[Kind, bytes] = {}
+        self._names: dict[_Kind, bytes] = {}
         self._made = 0
-        #: The same of the application's statements, and those that were executed once.
-        self._of_application: dict[Kind, bytes] = {}
-        self._seen: set[Kind] = set()
         self._poll = select.poll()
         self._poll.register(self._libpq.socket, select.POLLIN)
         #: The statements may be deallocated since the last round trip.
@@ -106,7 +107,7 @@ class Session:
         if self.doubtful and self._is_idle:
             self.settle()
         begins = not self._driver.autocommit and self._is_idle
-        before, sent = [BEGIN] if begins else [], list[Kind | None]()
+        before, sent = [BEGIN] if begins else [], list[_Kind | None]()
         behinds = ([COMMIT] if commit else []) + ([behind.encode()] if behind is not None else [])
         with _Pipeline(self._libpq) as found:
             for text in before:
@@ -133,51 +134,29 @@ class Session:
 
     def settle(self) -> None:
         """Forget the prepared statements if they are deallocated; outside a transaction."""
-        if not self._names or self._is_gone():
-            self._forget()
+        if self._names and self._is_gone():
+            self._names.clear()
         self.doubtful = False
-
-    # --- statements of the application, see `StoreCursor` ------------------------------------------------------------
-
-    def name_of(self, kind: Kind) -> bytes | None:
-        if self.doubtful:
-            return None
-        name = self._of_application.get(kind)
-        if name is not None:
-            return name
-        if kind not in self._seen or len(self._of_application) >= MOST_OF_APPLICATION:
-            if len(self._seen) >= MOST_SEEN:
-                self._seen.clear()
-            self._seen.add(kind)
-            return None
-        result = self._libpq.prepare(name := self._new_name(), *kind)
-        if result.status in _FAILED:
-            raise driver_error(result)
-        self._of_application[kind] = name
-        return name
-
-    def failed(self, result: PGresult) -> None:
-        if result.error_field(DiagnosticField.SQLSTATE) == UNKNOWN_STATEMENT:
-            self._forget()
 
     # --- within ----------------------------------------------------------------------------------------------------
 
     def _ready(self, call: Call) -> _Ready:
-        query, names, formats = numbered(call.text)
+        query, names, formats = _query(call.text)
         values = self._transformer.dump_sequence([call.parameters[name] for name in names], formats)
         types, sent = self._transformer.types, self._transformer.formats
         return _Ready((query, tuple(types or ())), values, sent or (), Format.BINARY if call.binary else Format.TEXT)
 
-    def _send(self, call: _Ready) -> list[Kind | None]:
+    def _send(self, call: _Ready) -> list[_Kind | None]:
         """Send a call. Returns an element for each answer to it: first what is prepared, ``None`` for the call."""
         libpq, kind = self._libpq, call.kind
         name = self._names.get(kind)
         if name is None and len(self._names) >= MOST_PREPARED:
             libpq.send_query_params(kind[0], call.values, kind[1], call.formats, call.result)
             return [None]
-        sent: list[Kind | None] = [None]
+        sent: list[_Kind | None] = [None]
         if name is None:
-            name = self._names[kind] = self._new_name()
+            name = self._names[kind] = b"mercury_%d" % self._made
+            self._made += 1
             libpq.send_prepare(name, *kind)
             sent = [kind, None]
         libpq.send_query_prepared(name, call.values, call.formats, call.result)
@@ -208,15 +187,6 @@ class Session:
             if ready & ~select.POLLOUT:
                 self._libpq.consume_input()
 
-    def _new_name(self) -> bytes:
-        self._made += 1
-        return b"mercury_%d" % self._made
-
-    def _forget(self) -> None:
-        """Forget the prepared statements: the server does not know them any more."""
-        self._names.clear()
-        self._of_application.clear()
-
     def _is_gone(self) -> bool:
         """Whether the server does not know a statement that was prepared: then it knows none."""
         with _Pipeline(self._libpq) as found:
@@ -224,11 +194,11 @@ class Session:
             self._receive(found)
         return found[0].status in _FAILED
 
-    def _forget_failed(self, sent: Sequence[Kind | None], found: Sequence[PGresult]) -> None:
+    def _forget_failed(self, sent: Sequence[_Kind | None], found: Sequence[PGresult]) -> None:
         for kind, result in zip(sent, found, strict=False):
             if result.status in _FAILED:
                 if result.error_field(DiagnosticField.SQLSTATE) == UNKNOWN_STATEMENT:
-                    self._forget()
+                    self._names.clear()
                 elif kind is not None:
                     self._names.pop(kind, None)
 
@@ -288,7 +258,38 @@ def error_of(result: PGresult) -> psycopg.Error:
     return psycopg.errors.lookup(state.decode())(text)
 
 
+@lru_cache(maxsize=512)
+def _query(text: str) -> tuple[bytes, tuple[str, ...], tuple[PyFormat, ...]]:
+    """A statement with numbered parameters, and the names and formats of these in their order."""
+    places: dict[str, int] = {}
+    formats: list[PyFormat] = []
+
+    def number(found: re.Match[str]) -> str:
+        name = found[1]
+        if name is None:
+            return "%"
+        if name not in places:
+            places[name] = len(places) + 1
+            formats.append(_FORMATS[found[2]])
+        return f"${places[name]}"
+
+    return _PLACEHOLDER.sub(number, text).encode(), tuple(places), tuple(formats)
+
+
 # --- connections -----------------------------------------------------------------------------------------------------
+
+
+class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others."""
+
+    def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(query, str) or DEALLOCATES.search(query):
+            _doubt(self.connection)
+        return super().execute(query, *arguments, **options)
+
+    def executemany(self, query: Any, *arguments: Any, **options: Any) -> None:
+        _doubt(self.connection)
+        super().executemany(query, *arguments, **options)
 
 
 class UncopiedBytes(BytesBinaryDumper):
@@ -369,3 +370,8 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self.session.doubtful = True
         with super().transaction(savepoint_name, force_rollback) as transaction:
             yield transaction
+
+
+def _doubt(connection: object) -> None:
+    if isinstance(connection, StoreConnection):
+        connection.session.doubtful = True
