@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from mercury.cli.main import run
 from tests.acceptance.processes import Ended
 from tests.storage.placed_orders import PairOf, pairs
 from tests.stores import EVERY, SQL, NewUrl, urls_of
@@ -43,6 +42,7 @@ def postgres_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     """Runs the command in this process, as a process of its own would: that takes a second each time."""
+    from mercury.cli.main import run  # noqa: PLC0415  most tests need no command, and many run alone, for a mutant
 
     def run_it(*arguments: str, **environment: str) -> Ended:
         code: object = 0
