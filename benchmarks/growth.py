@@ -25,6 +25,8 @@ MEASURED = 10_000
 WARM = 5000
 #: The least messages of small backlogs, all together.
 SMALL = 2000
+#: The most of them: each takes half a second, and a hundred of them are enough for the clock.
+MOST_BACKLOGS = 100
 #: Sequences that a peer may have open by default.
 OPEN = 1000
 #: Messages of each sequence.
@@ -64,7 +66,7 @@ def outstanding(bench: Bench, size: int) -> Iterable[Record]:
             last = size + count
             yield {"part": "acknowledged", "messages": size, **found}
             if size <= WARM + MEASURED:
-                times = max(1, SMALL // size)
+                times = min(MOST_BACKLOGS, max(1, SMALL // size))
                 yield {**about, **_several(bench, way, running, application, range(last + 1, last + 1 + size), times)}
                 last += times * size
             check_rows(way, last)
