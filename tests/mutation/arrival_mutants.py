@@ -21,9 +21,16 @@ ARRIVALS = (
     arrival(
         "the invoker ends for arrivals that wait",
         "delivery.invocation:InvocationWorker._call_all",
-        "wanted(run.record.sequence)",
+        "self._turns.is_wanted(run.record.sequence)",
         "False",
         f"{LEFT}::test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer",
+    ),
+    arrival(
+        "the invoker stores responses together",
+        "delivery.invocation:InvocationWorker._call_all",
+        "not run.responses and ",
+        "",
+        f"{LEFT}::test_invoker_stores_its_responses_together_although_arrivals_wait_for_the_buffer",
     ),
     arrival(
         "the invoker ends for arrivals that wait no longer",

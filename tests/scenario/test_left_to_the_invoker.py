@@ -247,6 +247,25 @@ def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_th
     assert desk.stored(other) == [], "nothing has waited for this one"
 
 
+def test_invoker_stores_its_responses_together_although_arrivals_wait_for_the_buffer() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    with worked_on(desk.node, sequence):
+        desk.get(*(desk.foreign.ask(sequence, number) for number in (1, 2, 3)))
+    turns = desk.node.engine.invocation._turns  # type: ignore[union-attr]
+    arrivals = threading.Thread(target=lambda: turns.wait_for([sequence], 30.0))
+
+    def come(_context: MessageContext, _text: str) -> None:
+        if not arrivals.is_alive():
+            arrivals.start()
+            eventually(lambda: turns.is_wanted(sequence), "arrivals wait")
+
+    desk.node.on_call = come
+    desk.work()
+    arrivals.join()
+    assert (desk.called, desk.stored(sequence)) == ([1, 2, 3], [])
+
+
 def test_buffer_of_a_delivery_is_not_worked_on_by_another_thread_meanwhile() -> None:
     desk = Desk()
     sequence = desk.open()

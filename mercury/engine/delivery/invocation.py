@@ -359,8 +359,11 @@ class InvocationWorker:
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
-        wanted = self._turns.is_wanted
-        call_all(self._context, [run], tx, now, self._savepoints, lambda: wanted(run.record.sequence))
+        def gives_way() -> bool:
+            # Not once there are responses: a transaction for each of them costs more than delivery on arrival saves.
+            return not run.responses and self._turns.is_wanted(run.record.sequence)
+
+        call_all(self._context, [run], tx, now, self._savepoints, gives_way)
 
     def _finish(self, tx: Transaction, run: DeliveryRun, now: float) -> None:
         self._settle(tx, run, now)
