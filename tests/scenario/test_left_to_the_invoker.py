@@ -218,12 +218,8 @@ def test_transaction_that_waits_in_vain_for_a_thread_lets_the_next_ones_store_at
     assert desk.stored(free) == [], "then they are delivered again, with what has waited"
 
 
-def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer() -> None:
-    desk = Desk()
-    sequence, other = desk.open(), desk.open()
-    with worked_on(desk.node, sequence, other):
-        desk.note(sequence, 1, 2, 3)
-        desk.note(other, 1, 2)
+def arrivals_during_a_call(desk: Desk, sequence: str) -> threading.Thread:
+    """Let arrivals wait for the buffer of a sequence from the next call of a handler on."""
     turns = desk.node.engine.invocation._turns  # type: ignore[union-attr]
     arrivals = threading.Thread(target=lambda: turns.wait_for([sequence], 30.0))
 
@@ -233,6 +229,16 @@ def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_th
             eventually(lambda: turns.is_wanted(sequence), "arrivals wait")
 
     desk.node.on_call = come
+    return arrivals
+
+
+def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer() -> None:
+    desk = Desk()
+    sequence, other = desk.open(), desk.open()
+    with worked_on(desk.node, sequence, other):
+        desk.note(sequence, 1, 2, 3)
+        desk.note(other, 1, 2)
+    turns, arrivals = desk.node.engine.invocation._turns, arrivals_during_a_call(desk, sequence)  # type: ignore[union-attr]
     with turns.alone([sequence]):
         assert not turns.is_wanted(sequence), "it is reserved, and nothing waits for it"
     with turns.alone([other]):
@@ -252,15 +258,7 @@ def test_invoker_stores_its_responses_together_although_arrivals_wait_for_the_bu
     sequence = desk.open()
     with worked_on(desk.node, sequence):
         desk.get(*(desk.foreign.ask(sequence, number) for number in (1, 2, 3)))
-    turns = desk.node.engine.invocation._turns  # type: ignore[union-attr]
-    arrivals = threading.Thread(target=lambda: turns.wait_for([sequence], 30.0))
-
-    def come(_context: MessageContext, _text: str) -> None:
-        if not arrivals.is_alive():
-            arrivals.start()
-            eventually(lambda: turns.is_wanted(sequence), "arrivals wait")
-
-    desk.node.on_call = come
+    arrivals = arrivals_during_a_call(desk, sequence)
     desk.work()
     arrivals.join()
     assert (desk.called, desk.stored(sequence)) == ([1, 2, 3], [])
