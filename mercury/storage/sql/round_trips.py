@@ -230,13 +230,13 @@ class _Pipeline:
         return self._found
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        try:
-            if error is None:
+        if error is None:
+            try:
                 self._libpq.exit_pipeline_mode()
-                return
-        except psycopg.Error:
-            self._libpq.finish()
-            raise
+            except psycopg.Error:
+                self._libpq.finish()
+                raise
+            return
         self._libpq.finish()
         failed = next((each for each in self._found if each.status == ExecStatus.FATAL_ERROR), None)
         if failed is not None and isinstance(error, psycopg.Error):
