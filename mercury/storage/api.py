@@ -187,7 +187,8 @@ class RMSSequenceManager(RowAges, Protocol):
         """
 
     def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
-        """Prepare for `unnumbered` of these keys, whose rows a store may read together. The keys must be locked."""
+        """Prepare for `unnumbered` of these keys and `unsettled` of their sequences: a store may read the rows of all
+        together. The keys must be locked."""
 
     def abandoned(self, key: SequenceKey) -> bool:
         """Whether the committed rows without a number include an abandonment (`OutboundKind`)."""

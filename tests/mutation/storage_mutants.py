@@ -612,6 +612,38 @@ STORAGE = (
         test="tests/conformance/test_rms_rows.py::test_rows_that_are_read_ahead_are_those_that_wait",
     ),
     Mutant(
+        "windows that are read ahead, and cut",
+        (
+            Change(
+                "mercury.storage.sql.windows_ahead:WindowsAhead.take_ahead",
+                'row["checksum"] is None or len(rows) == AHEAD',
+                'row["checksum"] is None',
+            ),
+        ),
+        test="tests/conformance/test_rms_rows.py::test_windows_that_are_read_ahead_are_those_that_are_read_alone",
+    ),
+    Mutant(
+        "windows that are read ahead without large bodies",
+        (
+            Change(
+                "mercury.storage.sql.windows_ahead:WindowsAhead.take_ahead",
+                'row["checksum"] is None or len(rows) == AHEAD',
+                "len(rows) == AHEAD",
+            ),
+        ),
+        test="tests/conformance/test_rms_rows.py::test_large_bodies_in_windows_are_read_after_all",
+    ),
+    Mutant(
+        "windows that are read ahead, and change",
+        (Change("mercury.storage.sql.rms_rows:SqlRmsRows.resend", "self._windows.forget([record.id])", "pass"),),
+        test="tests/conformance/test_rms_rows.py::test_windows_that_have_changed_since_they_were_read_are_read_again",
+    ),
+    Mutant(
+        "windows that are read ahead, when some of their rows arrive",
+        (Change("mercury.storage.sql.rms_rows:SqlRmsRows.acknowledge", "self._windows.forget([record.id])", "pass"),),
+        test="tests/conformance/test_rms_rows.py::test_windows_that_have_changed_since_they_were_read_are_read_again",
+    ),
+    Mutant(
         "attachments of acknowledged messages, in several statements",
         (
             Change(

@@ -53,6 +53,24 @@ def test_twenty_sequences_are_numbered_and_claimed_in_the_transaction_of_two(sto
     assert kinds["update mercury_rms"] <= 1, "the numbers of the rows; the sequences are inserted as they are at last"
 
 
+def sending(store: SqlStore, count: int) -> int:
+    """The statements by which the answers to so many CreateSequence are stored, and the first messages leave."""
+    pair, statements = Pair(store, MemoryStore()), Statements(store)
+    with_keys(pair, count, texts=3)
+    _, creations = pair.client.turn(NOW)
+    replies = pair.carry(creations, NOW)
+    with statements.during("send"):
+        posts = pair.client.receive(replies, NOW)
+    assert sum(1 + (post.last or post.number or 0) - (post.number or 0) for post in posts) == 3 * count
+    return statements.counts["send"]
+
+
+def test_the_first_messages_of_twenty_sequences_leave_by_the_statements_of_twelve(store: SqlStore) -> None:
+    twelve, twenty = sending(store, 12), sending(store, 20)
+    if store.engine.dialect.name == "postgresql":
+        assert twenty == twelve
+
+
 def settling(store: SqlStore, count: int) -> tuple[int, int]:
     """The statements by which so many sequences with three messages are acknowledged, and how many rows are left."""
     pair, statements = Pair(store, MemoryStore()), Statements(store)

@@ -91,6 +91,10 @@ class SqlRms(SqlRmsRows):
     def records(self, key: SequenceKey) -> list[RmsRecord]:
         return [record.copy() for record in self._own_records(key)]
 
+    def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
+        every = list(keys)
+        self.read_ahead_of(every, [record for key in every for record in self._own_records(key)])
+
     def peek(self, key: SequenceKey) -> list[RmsRecord]:
         name = key.digest
         if name in self._records:

@@ -39,6 +39,7 @@ from mercury.storage.sql.statements import Statements
 from mercury.storage.sql.unwritten_rows import UnwrittenRows
 from mercury.storage.sql.waiting_rows import WaitingRows
 from mercury.storage.sql.window import UNSETTLED, UNSETTLED_DUE, UNSETTLED_ONE
+from mercury.storage.sql.windows_ahead import WindowsAhead
 
 ROW, BODY = RMS_MESSAGE, RMS_BODY
 
@@ -59,6 +60,7 @@ class SqlRmsRows:
         self._unwritten = UnwrittenRows()
         self._arrived = AcknowledgedRows(transaction)
         self._waiting = WaitingRows(transaction)
+        self._windows = WindowsAhead(transaction)
 
     # --- handed over -----------------------------------------------------------------------------------------------
 
@@ -91,8 +93,16 @@ class SqlRmsRows:
             self.flush_pending()  # changes of other keys' rows, and of numbered rows, can wait
         return self._waiting.read(key.digest, limit, most_bytes)
 
-    def read_ahead(self, keys: Iterable[SequenceKey]) -> None:
-        self._waiting.read_ahead([key.digest for key in keys if key.digest not in self._unwritten.keys])
+    def read_ahead_of(self, keys: Iterable[SequenceKey], records: Iterable[RmsRecord]) -> None:
+        """Prepare for `unnumbered` of these keys, and for `unsettled` of these sequences."""
+        names = [key.digest for key in keys if key.digest not in self._unwritten.keys]
+        windows = self._windows.of_interest(records)
+        if windows:
+            self.flush_pending()
+            questions = [*self._waiting.questions(names), *self._windows.questions(windows)]
+            self._tx.read_ahead(questions)
+        self._waiting.read_ahead(names)
+        self._windows.take_ahead(windows)
 
     def abandoned(self, key: SequenceKey) -> bool:
         self._require(key)
@@ -143,6 +153,9 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if record.channel.role is Role.REQUEST and self._holds_all_unsettled(record):
             return self._new_in_window(record, limit, most_bytes, 0, 0)
+        ahead = None if one else self._windows.take(record, limit, now, _bytes_in_window, most_bytes)
+        if ahead is not None:
+            return [*ahead[0], *self._new_in_window(record, limit, most_bytes, *ahead[1:])]
         if not self._unwritten.all_new or self._arrived.reach(self._unwritten.lowest()):
             self.flush_rows()
         if self._arrived:
@@ -181,6 +194,7 @@ class SqlRmsRows:
         for key in {row.channel.key for row in rows}:
             self._require(key)
         self._unwritten.keep(rows)
+        self._windows.forget(row.sequence_id for row in rows)
         self._reread(row.message_id for row in rows)
 
     def flush_rows(self) -> None:
@@ -191,6 +205,7 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if ranges:
             self._arrived.acknowledge(record.id, ranges)
+            self._windows.forget([record.id])
             for row in self._cached_between(record, ranges):
                 row.acknowledged = True
 
@@ -198,12 +213,14 @@ class SqlRmsRows:
         self._require(record.channel.key)
         if ranges:
             self._arrived.release(record.id, ranges)
+            self._windows.forget([record.id])
             for row in self._cached_between(record, ranges):
                 if row.may_go:
                     self._cached[row.message_id] = None  # nothing else of this row was read: no query is needed
 
     def resend(self, record: RmsRecord, numbers: Iterable[int], now: float, most_attempts: int | None = None) -> None:
         self._require(record.channel.key)
+        self._windows.forget([record.id])
         for part in chunks(numbers):
             wanted = and_(ROW.c.sequence_id == record.id, ROW.c.number.in_(part))
             if most_attempts is not None:
@@ -214,6 +231,7 @@ class SqlRmsRows:
     def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         self._require(record.channel.key)
         self._waiting.forget()
+        self._windows.forget([record.id])
         rows = self._rows_between(record, ranges, select(ROW))
         for row in rows:
             row.sequence_id = row.number = None
@@ -243,6 +261,7 @@ class SqlRmsRows:
         if row is None:
             return None
         self._answered[message_id] = None
+        self._windows.forget()
         before = row.copy()
         row.answered = True
         self._cached[message_id] = row
@@ -253,6 +272,7 @@ class SqlRmsRows:
         if row is None:
             return
         self._consumed[message_id] = row
+        self._windows.forget()
         after = row.copy()
         after.answered, after.expects_response = True, False
         self._cached[message_id] = None if row.acknowledged else after
@@ -283,6 +303,7 @@ class SqlRmsRows:
         self._unwritten.forget()
         self._arrived.forget()
         self._waiting.forget()
+        self._windows.forget()
 
     def forget_rows(self) -> None:
         """Drop cached rows: other transactions may have changed them."""
@@ -367,6 +388,7 @@ class SqlRmsRows:
 
     def _delete(self, rows: Sequence[OutboundMessage]) -> None:
         self._reread(row.message_id for row in rows)
+        self._windows.forget(row.sequence_id for row in rows)
         for part in chunks([row.message_id for row in rows]):
             self._waiting.forget()
             self._write(DELETE_BODIES, {"names": part})
