@@ -4,7 +4,8 @@ The messages of a peer have the same header, byte for byte, apart from the Messa
 the message number and the ranges of an acknowledgement. A `Shape` is the header of a decoded message with gaps for
 these values. A message that has the same bytes around its gaps, and plain values in them, means the same as the earlier
 one apart from these values: nothing of its header is parsed again. Its Body is parsed once, by expat, within the
-limits.
+limits. A CreateSequence that offers a sequence, and the response to one, are shapes as a whole: of their Body only the
+identifier differs.
 
 `Shape.read` never refuses a message: where it is not certain that the decoder would accept the message, with the same
 result, it returns ``None``, and the message is decoded in full. It is certain only if
@@ -12,7 +13,7 @@ result, it returns ``None``, and the message is decoded in full. It is certain o
 - each value consists of characters that mean themselves in any XML document, and is within the limits;
 - the content of the Body is one element that uses no declaration around it: then it is the same element outside the
   message. Comments, CDATA sections, processing instructions, DOCTYPE and character references are not looked into;
-- the element is not one of the protocols.
+- the element is not one of the protocols, or it is a batch, whose messages are read as in full.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from xml.parsers import expat
 
 from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement, SequenceHeader
 from mercury.wire import ns
+from mercury.wire.batch import BATCH, read_batch
 from mercury.wire.cut import START_TAG, uses
-from mercury.wire.envelope import EMPTY, Envelope, Payload
+from mercury.wire.envelope import EMPTY, Body, Envelope, MessageBatch, Payload
+from mercury.wire.made_names import Making, name_node, named
 from mercury.wire.ns import RM_NS, WSA_NS, clark
 from mercury.wire.origin import AT, PARENT, SENT, origin_of, shaped
-from mercury.wire.read_common import child
+from mercury.wire.read_common import Document, child
 from mercury.wire.read_rm import merged
 from mercury.wire.scan import Limits, MessageRefused, Node, Scanner
 
@@ -49,6 +52,8 @@ _ROOM = re.compile(rb"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(rb"<[^\s/>\"'=]+ Lower=\"([1-9][0-9]{0,17})\" Upper=\"([1-9][0-9]{0,17})\"")
 #: Bytes of the only namespace that an element may use without its declaration, that of ``xml:lang``, and a separator.
 _XML_NAMESPACE = len("http://www.w3.org/XML/1998/namespace") + 1
+#: The begin of an element that may be a batch.
+_IS_BATCH = re.compile(rb"<[A-Za-z0-9_]+:Batch\s")
 #: An element in one of these is read by the decoder.
 _PROTOCOLS = frozenset({ns.SOAP11, ns.SOAP12, ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC, ns.MERCURY})
 _REMAINING = clark(ns.NETRM, "BufferRemaining")
@@ -76,9 +81,10 @@ class Shape:
 
     before: bytes
     gaps: tuple[Gap, ...]
-    #: The bytes after the content of the Body; ``None`` = the Body is an empty-element tag, the end of the last gap.
+    #: The bytes after the content of the Body; ``None`` = the last gap ends the message.
     tail: bytes | None
-    #: An earlier message, without its Body: everything of a message of this shape that is not in a gap.
+    #: An earlier message: everything of a message of this shape that is not in a gap. It has no Body, unless that has a
+    #: gap.
     envelope: Envelope
     message_id: int | None
     relates_to: int | None
@@ -88,6 +94,8 @@ class Shape:
     origin: tuple[int | None, int | None] | None
     #: The places of the identifier, of each lower and upper bound, and of BufferRemaining.
     acknowledgement: tuple[int, tuple[tuple[int, int], ...], int | None] | None
+    #: The place of the identifier that the Body gives.
+    made: int | None
     #: The prefixes declared around the content of the Body, each also with a colon.
     prefixes: tuple[tuple[str, bytes], ...]
     #: The limits that the header leaves to the content of the Body.
@@ -115,15 +123,20 @@ class Shape:
             at = end + len(after)
         tail = self.tail
         if tail is None:
-            body: Payload | None = EMPTY if at == len(data) else None
+            made = self.made
+            of_known = self.envelope.body if made is None else named(self.envelope.body, values[made])
+            body: Body | None = of_known if at == len(data) else None
         elif data.endswith(tail) and len(data) - len(tail) >= at:
-            body = self._content(data[at : len(data) - len(tail)].strip(b" \t\r\n"))
+            body = self._content(data[at : len(data) - len(tail)].strip(b" \t\r\n"), values)
         else:
             return None
         return None if body is None else self._filled(values, body)
 
-    def _content(self, xml: bytes) -> Payload | None:
-        """The content of the Body; ``None`` = the decoder must read it, or refuses it."""
+    def _content(self, xml: bytes, values: Sequence[str]) -> Body | None:
+        """The content of the Body; ``None`` = the decoder must read it, or refuses it.
+
+        :param values: those of the gaps.
+        """
         if not xml:
             return EMPTY
         # Expat detects UTF-16 and skips a byte order mark at the start of a document, whatever encoding it is given.
@@ -132,11 +145,28 @@ class Shape:
         for prefix, needle in self.prefixes:
             if needle in xml and uses(xml, prefix):
                 return None
+        if _IS_BATCH.match(xml) is not None and (batch := self._batch(xml, values)) is not None:
+            return batch
         name = self._root(xml)
         namespace, brace, _ = ("" if name is None else name).rpartition("}")
         if name is None or namespace in _PROTOCOLS:
             return None
         return Payload(xml, "{" + name if brace else name)
+
+    def _batch(self, xml: bytes, values: Sequence[str]) -> MessageBatch | None:
+        """The batch; ``None`` = it is none, or the decoder must read it."""
+        known = self.envelope
+        if self.sequence is None or known.sequence is None:
+            return None
+        if known.headers:  # they are cut out, within a limit on all that is
+            return None
+        identifier, number = self.sequence
+        header = SequenceHeader(values[identifier], int(values[number]), known.sequence.last)
+        try:
+            root = Scanner(xml, self.limits, levels=1, container=BATCH).run()
+            return read_batch(Document(xml, self.limits), known.soap, header, root)  # another element has no messages
+        except MessageRefused:
+            return None
 
     def _root(self, xml: bytes) -> str | None:
         """The name of a well-formed element within the limits, as expat gives it; ``None`` = it is not one."""
@@ -168,7 +198,7 @@ class Shape:
             parser.StartElementHandler = None  # it refers to the parser; this frees both now
         return names[0]
 
-    def _filled(self, values: Sequence[str], body: Payload) -> Envelope | None:
+    def _filled(self, values: Sequence[str], body: Body) -> Envelope | None:
         """The message with these values; ``None`` = a range is none."""
         known = self.envelope
         sequence, acknowledgements = known.sequence, known.acknowledgements
@@ -215,7 +245,10 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
     :param blocks: its header blocks of the protocols, by namespace and local name.
     :param body: its Body element.
     """
-    if not isinstance(envelope.body, Payload) or envelope.body.is_fault or envelope.mtom or envelope.problems:
+    content, made = envelope.body, isinstance(envelope.body, Making)
+    if envelope.mtom or envelope.problems or not (made or isinstance(content, (Payload, MessageBatch))):
+        return None
+    if isinstance(content, Payload) and content.is_fault:
         return None
     tag = START_TAG.match(data, body.start)
     assert tag is not None  # the document is well-formed
@@ -223,6 +256,12 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
     if tag.end() > MAX_HEADER or declared.get("") or limits.max_depth < 3 or limits.max_uri_length < MAX_VALUE:
         return None
     places = [*_places(data, envelope, blocks)]
+    if isinstance(content, Making):
+        node, identifier = name_node(content, body)
+        given = _text(data, node, "made", identifier or "")
+        if not given or len(data) > MAX_HEADER:
+            return None
+        places += given
     sent = blocks.get(ns.MERCURY, {}).get(SENT, [])
     if sent:
         differing = shaped(data, sent[0]) if len(sent) == 1 else None
@@ -233,7 +272,7 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
     if not places:
         return None
     order = {name: index for index, (_, _, name, _) in enumerate(places)}
-    empty = tag[0].endswith(b"/>")
+    empty = made or tag[0].endswith(b"/>")
     until = len(data) if empty else tag.end()
     ends = [start for start, *_ in places[1:]] + [until]
     gaps = tuple(Gap(pattern, data[end:after]) for (_, end, _, pattern), after in zip(places, ends, strict=True))
@@ -252,13 +291,14 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
         before=data[: places[0][0]],
         gaps=gaps,
         tail=None if empty else tail,
-        envelope=replace(envelope, body=EMPTY),
+        envelope=envelope if made else replace(envelope, body=EMPTY),
         message_id=order.get("MessageID"),
         relates_to=order.get("RelatesTo"),
         sequence=(order["Identifier"], order["MessageNumber"]) if "Identifier" in order else None,
         ack_request=order.get("requested"),
         origin=(order.get(AT), order.get(PARENT)) if sent else None,
         acknowledgement=None if acknowledged is None else (acknowledged, ranges, order.get("remaining")),
+        made=order.get("made"),
         prefixes=tuple((prefix, prefix.encode() + b":") for prefix in declared if prefix),
         limits=replace(
             limits,

@@ -26,6 +26,12 @@ def shape(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
     return Mutant(f"shape: {name}", (change,), test=f"tests/unit/wire/test_shapes.py::{test}")
 
 
+def body_shape(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A condition for reading what makes a sequence, or a batch, by its shape that is removed."""
+    change = Change(f"mercury.wire.{symbol}", before, after)
+    return Mutant(f"shape: {name}", (change,), test=f"tests/unit/wire/test_shapes_of_bodies.py::{test}")
+
+
 def posting(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
     """A rule of posting that is removed."""
     change = Change(f"mercury.engine.runtime.{symbol}", before, after)
@@ -185,8 +191,8 @@ WIRE = (
     shape(
         "end of a Body without content",
         "Shape.read",
-        "EMPTY if at == len(data) else None",
-        "EMPTY",
+        "of_known if at == len(data) else None",
+        "of_known",
         "test_shape_whose_body_is_one_tag_has_no_content",
     ),
     shape("declaration and DOCTYPE", "Shape._content", 'b"<!" in xml or b"<?" in xml or ', "", CONTENT_TEST),
@@ -284,6 +290,30 @@ WIRE = (
         "self._unknown <= PATIENCE or self._unknown % SAMPLE == 0",
         "True",
         "test_few_shapes_are_kept_while_no_message_has_a_known_one",
+    ),
+    body_shape(
+        "size of a body", "shapes:shape_of", " or len(data) > MAX_HEADER", "", "test_large_creation_has_no_shape"
+    ),
+    body_shape(
+        "predecessor",
+        "made_names:name_node",
+        " or making.follows is not None",
+        "",
+        "test_creation_that_names_its_predecessor_has_no_shape",
+    ),
+    body_shape(
+        "declarations of a batch",
+        "shapes:Shape._batch",
+        "if known.headers:",
+        "if False:",
+        "test_declarations_that_a_batch_needs_count_with_those_of_header_blocks",
+    ),
+    body_shape(
+        "batch outside any sequence",
+        "shapes:Shape._batch",
+        "if self.sequence is None or known.sequence is None:",
+        "if False:",
+        "test_batch_in_a_message_outside_any_sequence_is_refused_as_in_full",
     ),
     Mutant(
         "shape: another encoding",
