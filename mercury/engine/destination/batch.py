@@ -16,11 +16,13 @@ from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
 from mercury.engine.destination.given_identifiers import GivenIdentifiers
 from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.made_sequences import MadeSequences
 from mercury.engine.destination.named_sequences import named_sequences
 from mercury.engine.destination.ownership import owns_destination, owns_source
 from mercury.engine.destination.quota import IN_USE, UNUSED
 from mercury.engine.destination.source_due import due_after_arrival
 from mercury.engine.destination.source_keys import SourceKeys
+from mercury.engine.destination.sources_by_name import SourcesByName
 from mercury.engine.destination.tombstone_quota import TombstoneQuota
 from mercury.engine.emission import emit_accepted, emit_destination_created, emit_source_created
 from mercury.engine.exchange import Outgoing, PendingResponse, Response
@@ -55,11 +57,13 @@ class Batch:
         self.tombstone_quota = TombstoneQuota(context, tx, now)
         self.backlog = Backlog(context, tx, now)
         self._keys: dict[SequenceKey, list[RmsRecord]] = {}
+        self._sources = SourcesByName()
         self._buffers: dict[str, InvokerRecord | None] = {}
         #: The messages of this side that the arrivals relate to, by MessageID.
         self._related: dict[str, OutboundMessage] = {}
         self.rows: list[InboundMessage] = []  #: Put into buffers by this batch.
         self._new_rmds: list[RmdRecord] = []
+        self.made = MadeSequences()
         self._new_buffers: list[InvokerRecord] = []
         self._new_rms: list[RmsRecord] = []
         self._changed_rmds: dict[str, None] = {}
@@ -92,6 +96,8 @@ class Batch:
         addressed.difference_update(delivered)
         self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)], addressed, delivered)
         self.tombstone_quota.take(self.rmds)
+        if creates:
+            self.made.read(self.rmds.values())
         buffered = [name for name in self.rmds if name in addressed]
         self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
 
@@ -119,6 +125,7 @@ class Batch:
     def _lock_keys(self, keys: Collection[SequenceKey]) -> None:
         self.tx.rms.lock(keys, records=True)
         self._keys = {key: self.tx.rms.records(key) for key in keys}
+        self._sources.add(*self.records())
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
@@ -142,8 +149,7 @@ class Batch:
 
     def rms_by_create(self, exchange: InboundExchange, message_id: str | None) -> RmsRecord | None:
         """The source sequence whose CreateSequence had this MessageID, if the arrival may answer it."""
-        made = (record for record in self.records() if record.create_message_id == message_id)
-        return self._if_owned(exchange, next(made, None))
+        return self._if_owned(exchange, self._sources.created_by(message_id))
 
     def rms_of(self, exchange: InboundExchange, row: OutboundMessage) -> RmsRecord | None:
         """The source sequence of a message, if the arrival may answer it."""
@@ -180,14 +186,14 @@ class Batch:
         return (record for records in self._keys.values() for record in records)
 
     def rms_by_identifier(self, identifier: str) -> RmsRecord | None:
-        return next((record for record in self.records() if record.machine.identifier == identifier), None)
+        return self._sources.named(identifier)
 
     def rms_identifier_taken(self, identifier: str) -> bool:
         """Whether a source sequence has this identifier already."""
         return self._given.taken(identifier) or self.rms_by_identifier(identifier) is not None
 
     def rms_by_id(self, record_id: str) -> RmsRecord | None:
-        return next((record for record in self.records() if record.id == record_id), None)
+        return self._sources.with_id(record_id)
 
     def related(self, message_id: str) -> OutboundMessage | None:
         """The message of this side that an arrival of the batch relates to, as committed, without its body."""
@@ -221,6 +227,7 @@ class Batch:
     def change_rms(self, record: RmsRecord) -> None:
         """Save a record, and call the worker if there may be something to do before the next retransmission."""
         self._changed_rms[record.id] = record
+        self._sources.add(record)
         record.due = due_after_arrival(record, self.now)
 
     def sequences_before(self, record: RmsRecord) -> list[RmsRecord]:
@@ -264,7 +271,7 @@ class Batch:
         """
         if owner not in self._open:
             self._open[owner] = self.tx.rmd.open_count(owner)
-        return self._open[owner] + sum(owner in (None, record.owner) for record in self._new_rmds)
+        return self._open[owner] + self.made.count(owner)
 
     def add_reply(self, row: InboundMessage) -> None:
         """Put a response that arrived outside any sequence into its buffer."""
@@ -280,6 +287,7 @@ class Batch:
     def add_rmd(self, record: RmdRecord, buffer: InvokerRecord) -> None:
         self.rmds[record.identifier] = record
         self._new_rmds.append(record)
+        self.made.add(record)
         self._new_buffers.append(buffer)
         self._buffers[record.identifier] = buffer
         emit_destination_created(self.tx, self.context.observers, record, self.now)
@@ -287,6 +295,7 @@ class Batch:
     def add_offered(self, record: RmsRecord, identifier: str) -> None:
         """Add a source sequence that the peer has offered and this side accepts."""
         self._keys.setdefault(record.channel.key, []).append(record)
+        self._sources.add(record)
         self._new_rms.append(record)
         emit_source_created(self.tx, self.context.observers, record, identifier, self.now)
 
@@ -356,11 +365,13 @@ class Batch:
         """Read the stored responses to repeated requests; new requests have no response yet."""
         for exchange in exchanges:
             self._request_acknowledgements(exchange)
-            if exchange.waiting:
-                buffer = self.buffer(exchange.waiting[0].sequence)  # `waiting` needs it too
-                if any(each.repeated for each in exchange.waiting) and buffer is not None:
+            if exchange.waiting is not None:
+                buffer = self.buffer(exchange.waiting.sequence)  # `waiting` needs it too
+                if exchange.waiting.repeated and buffer is not None:
                     exchange.ack_requests = acknowledgement_requests(self.context, self.tx, buffer)
-        repeated = [each for exchange in exchanges for each in exchange.waiting if each.repeated]
+        repeated = [
+            exchange.waiting for exchange in exchanges if exchange.waiting is not None and exchange.waiting.repeated
+        ]
         if not repeated:
             return
         found, self._unread = stored_responses(self.tx, self.context, repeated, self.now)
@@ -377,21 +388,19 @@ class Batch:
 
     # --- after the commit ------------------------------------------------------------------------------------------
 
-    def responses(self, exchange: InboundExchange) -> tuple[Response, ...]:
-        """The stored responses to repeated requests."""
-        found = (self._responses.get(each.request) for each in exchange.waiting)
-        return tuple(each for each in found if each is not None)
+    def response(self, exchange: InboundExchange) -> Response | None:
+        """The stored response to a repeated request."""
+        waiting = exchange.waiting
+        return self._responses.get(waiting.request) if waiting is not None else None
 
-    def waiting(self, exchange: InboundExchange) -> tuple[PendingResponse, ...]:
-        """The responses that the exchange may be held open for, by the state of its sequence after the whole batch."""
-        # One that is stored and was not read: the next repetition gets it.
-        waiting = [each for each in exchange.waiting if each.request not in self._unread]
-        if not waiting:
-            return ()
-        first = waiting[0]
-        received, buffer = self.rmds[first.sequence].machine.received, self._buffers.get(first.sequence)
-        waits = buffer is not None and buffer.machine.waits_for_another(first.number, received)
-        return (replace(first, first_missing=received.first_missing(), behind_a_gap=waits), *waiting[1:])
+    def waiting(self, exchange: InboundExchange) -> PendingResponse | None:
+        """The response that the exchange may be held open for, by the state of its sequence after the whole batch."""
+        waiting = exchange.waiting
+        if waiting is None or waiting.request in self._unread:  # it is stored, and the next repetition gets it
+            return None
+        received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
+        waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)
+        return replace(waiting, first_missing=received.first_missing(), behind_a_gap=waits)
 
     def acknowledgements(self, exchange: InboundExchange) -> tuple[SequenceAcknowledgement, ...]:
         """The acknowledgements on the back-channel of this arrival, by the state after the whole batch."""

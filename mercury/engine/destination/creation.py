@@ -54,7 +54,7 @@ def create(batch: Batch, exchange: InboundExchange, body: CreateSequence) -> Non
     if reason is not None:
         exchange.fault = _refused(reason)
         return
-    record = next((each for each in batch.rmds.values() if each.create_key == exchange.create_key), None)
+    record = batch.made.by(exchange.create_key)
     if record is not None:
         if not record.machine.tombstone:
             exchange.reply = _created_reply(batch, exchange, body, record)

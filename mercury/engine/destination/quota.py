@@ -85,9 +85,11 @@ def make_room(batch: Creation, owner: str) -> str | None:
         return f"{full[0].lower()}{full[1:]}; try again later"
     if owner:
         excess = batch.open_sequences(owner) + 1 - settings.max_sequences_per_peer
-        if _end_some(batch, [*_unused(batch, owner), *_idle(batch, owner)], excess) > 0:
+        if excess > 0 and _end_some(batch, [*_unused(batch, owner), *_idle(batch, owner)], excess) > 0:
             return "too many sequences of this peer are open; try again later"
     excess = batch.open_sequences() + 1 - settings.max_sequences
+    if excess <= 0:
+        return None
     excess = _end_some(batch, [*_never_used(batch), *_idle(batch, None)], excess)
     if excess > 0 and not _end_some_of_larger_peers(batch, owner, excess):
         batch.context.recent_refusals.remember(batch.open_sequences(owner), batch.now)

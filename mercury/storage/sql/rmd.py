@@ -81,6 +81,16 @@ WAITING_BYTES = Prepared(
 )
 
 
+#: The counts of all, and of one owner.
+OPEN_COUNTS, ENDED_COUNTS_OF = (
+    tuple(
+        Prepared(select(func.count().label("count")).select_from(TABLE).where(wanted, *of_owner))
+        for of_owner in ((), (TABLE.c.owner == bindparam("of_owner"),))
+    )
+    for wanted in (TABLE.c.ended_at.is_(None), ENDED)
+)
+
+
 class SqlRmd:
     """`RMDSequenceManager` of one transaction. Locked records are cached here, and saved ones written at its end."""
 
@@ -149,9 +159,7 @@ class SqlRmd:
         return [row["identifier"] for row in rows]
 
     def open_count(self, owner: str | None = None) -> int:
-        query = select(func.count().label("open")).select_from(TABLE).where(TABLE.c.ended_at.is_(None))
-        rows = self._tx.read(query if owner is None else query.where(TABLE.c.owner == owner))
-        return int(rows[0]["open"])
+        return self._count(OPEN_COUNTS, owner)
 
     def idle(self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False) -> list[str]:
         made_by_peers = and_(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None))
@@ -169,6 +177,8 @@ class SqlRmd:
         return [(row["identifier"], int(row["open"])) for row in rows]
 
     def ended_count(self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None) -> int:
+        if since is None and given_up is None:
+            return self._count(ENDED_COUNTS_OF, owner)
         query = select(func.count().label("ended")).select_from(TABLE).where(ENDED)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
@@ -177,6 +187,10 @@ class SqlRmd:
         if given_up is not None:
             query = query.where(TABLE.c.given_up == given_up)
         return int(self._tx.read(query)[0]["ended"])
+
+    def _count(self, queries: tuple[Prepared, ...], owner: str | None) -> int:
+        rows = self._tx.read(queries[0]) if owner is None else self._tx.read(queries[1], {"of_owner": owner})
+        return int(rows[0]["count"])
 
     def most_ended(self) -> tuple[str, int]:
         rows = self._tx.read(MOST_ENDED)
