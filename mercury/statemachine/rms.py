@@ -75,7 +75,8 @@ class RMSSequence(RmsCounters):
     # --- times that this side sets ---------------------------------------------------------------------------------
 
     def put_off_creation(self, at: float) -> None:
-        """Defer CreateSequence until this time, because the destination accepted nothing of the sequences before."""
+        """Defer CreateSequence until this time: the destination accepted nothing of the sequences before, or the last
+        one is still on its way."""
         self.control_due = at
 
     def end_by(self, at: float) -> None:

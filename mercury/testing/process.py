@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Step
 from mercury.engine.failover_uri import is_failover
@@ -128,13 +127,10 @@ class Process(ABC):
             self.crash()
             return None
 
-    def respond(self, waiting: Sequence[PendingResponse], *, partly: bool = False) -> HttpMessage | None:
-        """The responses that a held exchange waits for; ``None`` = they do not exist yet.
-
-        :param partly: some of them are enough.
-        """
+    def respond(self, waiting: PendingResponse) -> HttpMessage | None:
+        """The response that a held exchange waits for; ``None`` = it does not exist yet."""
         try:
-            return self.engine.respond(waiting, self._wire.clock.now, partly=partly)
+            return self.engine.respond(waiting, self._wire.clock.now)
         except TransientStorageError:
             return None
         except Crash:

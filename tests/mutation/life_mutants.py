@@ -107,6 +107,53 @@ LIFE = (
         "tests/unit/engine/source/test_found_keys.py::test_key_that_is_due_after_the_query_is_found_although_its_event_is_over",
     ),
     life(
+        "a key that has become due again during a query is not looked for",
+        "engine.source.found_keys:FoundKeys.next",
+        "more or len(left) < len(keys)",
+        "more",
+        "tests/unit/engine/source/test_found_keys.py"
+        "::test_key_that_is_worked_on_elsewhere_during_a_query_is_asked_for_once_more",
+    ),
+    life(
+        "what was found before its arrivals were handled is worked on again",
+        "engine.source.worker:SourceWorker.refill",
+        "tx.after_commit(partial(self._found.worked, key))",
+        "pass",
+        "tests/storage/test_many_keys.py"
+        "::test_keys_that_were_worked_on_with_their_arrivals_are_not_worked_on_because_they_were_due_before",
+    ),
+    life(
+        "a creation that waits for an exchange is sent again",
+        "engine.source.transmission:KeyWork._control",
+        "if repeated and work is RmsWork.CREATE and self._process.is_in_flight(record.id, 0, False):",
+        "if False:",
+        "tests/unit/engine/source/test_transmission.py::test_creation_that_is_not_posted_yet_is_not_posted_again",
+    ),
+    life(
+        "an identifier that two responses of one transaction give",
+        "engine.destination.batch:Batch.change_rms",
+        "self._sources.add(record)",
+        "pass",
+        "tests/storage/test_many_keys.py"
+        "::test_an_identifier_that_two_responses_of_one_transaction_give_is_that_of_one_sequence",
+    ),
+    life(
+        "a creation that is repeated in one transaction",
+        "engine.destination.made_sequences:MadeSequences.add",
+        "self._by_key[record.create_key] = record",
+        "pass",
+        "tests/unit/engine/destination/test_sequences_of_a_batch.py"
+        "::test_destination_sequence_is_found_by_a_repetition_of_its_creation_in_the_same_transaction",
+    ),
+    life(
+        "an identifier that a source sequence has no more",
+        "engine.destination.sources_by_name:SourcesByName.named",
+        "and record.machine.identifier == identifier",
+        "",
+        "tests/unit/engine/destination/test_sequences_of_a_batch.py"
+        "::test_source_sequence_is_not_found_by_an_identifier_that_it_has_no_more",
+    ),
+    life(
         "priorities of sequences that are due",
         "storage.sql.work:due_rms",
         "if urgent:",

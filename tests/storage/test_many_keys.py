@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from mercury.engine.exchange import Purpose
 from mercury.engine.source import worker
+from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.transmission import KeyWork
 from mercury.storage.api import Transaction
+from mercury.storage.claims import WorkFilter
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
+from mercury.storage.records import SequenceKey
 from mercury.storage.sql.store import SqlStore
+from mercury.testing.clock import FakeClock
 
 from .pair import Pair
 from .test_statements import Statements
@@ -69,6 +75,43 @@ def test_the_first_messages_of_twenty_sequences_leave_by_the_statements_of_twelv
     twelve, twenty = sending(store, 12), sending(store, 20)
     if store.engine.dialect.name == "postgresql":
         assert twenty == twelve
+
+
+def test_keys_that_were_worked_on_with_their_arrivals_are_not_worked_on_because_they_were_due_before(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker, "TURN", 2)
+    pair = Pair(store, MemoryStore())
+    with_keys(pair, 3)
+    creations = [post for _ in range(2) for post in pair.client.turn(NOW)[1]]
+    assert len(creations) == 3
+    source, clock = pair.client.engine.source, FakeClock(0.0)
+
+    def find(now: float, limit: int) -> list[SequenceKey]:
+        clock.advance(0.1)  # what is found is used for a second
+        return store.due_rms(now, limit, WorkFilter(pair.client.engine.owner))
+
+    monkeypatch.setattr(source, "_found", FoundKeys(find, clock))
+    later = NOW + 5
+    repeated = source.run_once(later).posts
+    assert len(repeated) == 2, "the third one waits for its turn"
+    (third,) = [post for post in creations if post.key not in {each.key for each in repeated}]
+    assert pair.client.receive(pair.carry([third], later), later)
+    assert source.run_once(later).progress == 0, "its message has left already"
+
+
+def test_an_identifier_that_two_responses_of_one_transaction_give_is_that_of_one_sequence(store: SqlStore) -> None:
+    pair = Pair(store, MemoryStore())
+    with_keys(pair, 3)
+    replies = pair.carry(pair.client.turn(NOW)[1], NOW)
+    identifiers = [re.findall(r"Response><wsrm:Identifier>([^<]+)<", each.http.body.decode())[0] for each in replies]
+    twice = replies[1].http.body.replace(identifiers[1].encode(), identifiers[0].encode())
+    replies[1] = replace(replies[1], http=replace(replies[1].http, body=twice), envelope=None)
+    purposes = Counter(post.purpose for post in pair.client.receive(replies, NOW))
+    assert purposes == {Purpose.MESSAGE: 2, Purpose.CREATE: 1}, "the other one asks for another sequence"
+    with store.transaction() as tx:
+        taken = [record.machine.identifier for record in tx.rms.all() if record.machine.identifier is not None]
+    assert sorted(taken) == sorted([identifiers[0], identifiers[2]])
 
 
 def settling(store: SqlStore, count: int) -> tuple[int, int]:

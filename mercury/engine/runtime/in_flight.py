@@ -43,10 +43,12 @@ class InFlight:
     def has_message(self, record_id: str, number: int, now: float, *, acknowledged: bool) -> bool:
         """Whether a message of a sequence waits, or has been in an open exchange for less than the limit.
 
+        :param number: 0 = its CreateSequence.
         :param acknowledged: it is a request that is acknowledged, which has a longer limit.
         """
         slot, limit = (Purpose.MESSAGE.value, record_id, number), ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT
-        return any(each in self._queued or self._is_open(each, now, limit) for each in (slot, *self._with(slot)))
+        others = self._with(slot) if number else [(Purpose.CREATE.value, record_id, 0)]
+        return any(each in self._queued or self._is_open(each, now, limit) for each in (slot, *others))
 
     def queue(self, outgoing: Outgoing) -> None:
         """A post waits."""

@@ -293,9 +293,7 @@ class Runtime:
 
     def _hold(self, answer: Answer) -> Answer:
         """Hold the exchange if a response may come; the caller releases it."""
-        if not answer.waiting:
-            return answer
-        return replace(answer, held=self.held_exchanges.hold(*answer.waiting, stored=answer.stored))
+        return answer if answer.waiting is None else replace(answer, held=self.held_exchanges.hold(answer.waiting))
 
     # --- posts -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from mercury.storage.records import RmsRecord
 
-#: Of a sequence's record, a number, and whether it is acknowledged.
+#: Of a sequence's record, a number (0 = its CreateSequence), and whether it is acknowledged.
 IsInFlight = Callable[[str, int, bool], bool]
 
 

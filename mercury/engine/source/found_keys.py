@@ -29,6 +29,8 @@ class FoundKeys:
         self._monotonic = monotonic
         self._left: list[SequenceKey] = []
         self._until = -math.inf
+        #: Keys that have been worked on elsewhere since the query began.
+        self._worked: set[SequenceKey] = set()
 
     def next(self, now: float, most: int) -> tuple[list[SequenceKey], bool]:
         """The next keys, and whether more may be due; from a new query if none are left or the last is too long ago.
@@ -39,9 +41,19 @@ class FoundKeys:
         begun = self._monotonic()
         asks = not self._left or begun >= self._until
         if asks:
+            self._worked.clear()
             self._left = self._find(now, max(most, FOUND))
             ended = self._monotonic()
             self._until = ended + min(TIMES * (ended - begun), LONGEST)
         keys, self._left = self._left[:most], self._left[most:]
         # The event of a key that has become due since the query may be over: only a new query finds it.
-        return keys, not asks or len(keys) >= most
+        more = not asks or len(keys) >= most
+        worked = self._worked
+        if not worked:
+            return keys, more
+        left = [key for key in keys if key not in worked]
+        return left, more or len(left) < len(keys)  # such a key may have become due again since
+
+    def worked(self, key: SequenceKey) -> None:
+        """Note that the work on a key is committed, which was found before, perhaps. Any thread may call."""
+        self._worked.add(key)

@@ -196,8 +196,7 @@ class KeyWork:
             again = tuple(row.number or 0 for row in due if row.attempts)
             self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due), again))
         beside = self._acknowledgement_beside_replies(tx, record) if due else ()
-        most = self.context.answered_together.most(self.key, self.now)
-        for together in in_batches(record, due, most):
+        for together in in_batches(record, due):
             self._transmit_together(tx, record, together, beside, last=together[-1] is due[-1])
         tx.rms.transmitted(due)
         times = [row.due for row in rows]
@@ -302,6 +301,9 @@ class KeyWork:
             return
         repeated = machine.control_attempts > 0
         delay = policy.retransmission.delay(machine.control_attempts + 1, self.context.ids.chance())
+        if repeated and work is RmsWork.CREATE and self._process.is_in_flight(record.id, 0, False):
+            machine.put_off_creation(self.now + delay)  # its interval has not begun
+            return
         self._handle(tx, record, events.ControlSent(self.now + delay))
         if work is RmsWork.CREATE:
             # The destination treats a successor as the end of the previous pair: acknowledge that pair's messages now.

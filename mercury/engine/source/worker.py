@@ -140,11 +140,13 @@ class SourceWorker:
         self.appended.take_of(claims)
         if len(claims) > ALONE:
             tx.rms.read_ahead(claims)
+        process = self._process
         for key, claim in claims.items():
             tx.guard(claim)
-            work = KeyWork(self._context, key, now, self._process)
+            work = KeyWork(self._context, key, now, process)
             work.do(tx)
             tx.after_commit(partial(self._done, work))
+            tx.after_commit(partial(self._found.worked, key))
             step.add(work.step)
         return step
 
@@ -198,7 +200,8 @@ class SourceWorker:
             return None
 
     def _commit_together(self, claims: Mapping[SequenceKey, Claim], now: float, *, pairs: bool = False) -> Step:
-        works = [KeyWork(self._context, key, now, self._process, pairs=pairs) for key in claims]
+        process = self._process
+        works = [KeyWork(self._context, key, now, process, pairs=pairs) for key in claims]
         step, size, last = Step(), 0, self._last
         with self._context.store.transaction() as tx:
             if pairs:

@@ -199,12 +199,8 @@ class Served:
         answers = self.node.receive([arrival])
         assert answers is not None
         answer = answers[0]
-        if answer.waiting:
-            answer = Answer(
-                http=answer.http,
-                waiting=answer.waiting,
-                held=self.held_exchanges.hold(*answer.waiting, stored=answer.stored),
-            )
+        if answer.waiting is not None:
+            answer = Answer(http=answer.http, waiting=answer.waiting, held=self.held_exchanges.hold(answer.waiting))
         on_answer(answer)
 
 

@@ -249,6 +249,19 @@ def test_a_message_is_under_way_while_it_waits_and_while_it_is_posted_but_not_fo
         assert [threads.is_in_flight(SLOW, number) for number in range(3)] == [False, True, False]
 
 
+def test_a_creation_is_under_way_while_it_waits_and_while_it_is_posted_but_not_for_ever() -> None:
+    network, clock = Network(), FakeClock(100.0)
+    posted = replace(outgoing(SLOW, 0), purpose=Purpose.CREATE, record_id="posted")
+    with senders(network, 1, clock) as threads:
+        threads.put([posted])
+        eventually(lambda: network.count(SLOW) == 1, "it is being posted")
+        threads.put([replace(posted, record_id="waits")])
+        assert [threads.is_in_flight(name, 0) for name in ("posted", "waits", "other")] == [True, True, False]
+        assert not threads.is_in_flight("waits", 1), "it is no message"
+        clock.advance(OPEN_TIMEOUT)
+        assert [threads.is_in_flight(name, 0) for name in ("posted", "waits", "other")] == [False, True, False]
+
+
 def test_every_message_of_a_batch_is_under_way_while_the_batch_waits_and_while_it_is_posted() -> None:
     network, clock = Network(), FakeClock(100.0)
     with senders(network, 1, clock) as threads:

@@ -91,3 +91,35 @@ def test_each_turn_asks_if_asking_takes_no_time() -> None:
     for _ in range(3):
         found.next(0.0, TURN)
     assert store.queries == 3
+
+
+def test_key_that_was_worked_on_elsewhere_since_the_query_is_left_out_until_the_next_one() -> None:
+    store = Store(2 * TURN)
+    found = store.found()
+    first, _ = found.next(0.0, TURN)
+    store.work_on(first)
+    elsewhere = store.due[0]
+    found.worked(elsewhere)
+    second, more = found.next(0.0, TURN)
+    assert elsewhere not in second
+    assert len(second) == TURN - 1
+    store.work_on(second)
+    assert more
+    assert found.next(0.0, TURN) == ([elsewhere], False), "it has become due again"
+
+
+def test_key_that_is_worked_on_elsewhere_during_a_query_is_asked_for_once_more() -> None:
+    store = Store(1)
+    (key,) = store.due
+
+    class Elsewhere(Store):
+        def find(self, now: float, limit: int) -> list[SequenceKey]:
+            keys = super().find(now, limit)
+            if self.queries == 1:
+                found.worked(key)
+            return keys
+
+    store = Elsewhere(1)
+    found = store.found()
+    assert found.next(0.0, TURN) == ([], True)
+    assert found.next(0.0, TURN) == ([key], False)

@@ -51,3 +51,20 @@ def test_messages_that_were_posted_and_lost_are_posted_again_after_the_pause() -
     assert [post.number for post in sending.turn(NOW + 1.5)] == [2], "one finds out what the destination takes"
     assert sending.window == 1
     assert all(post.purpose is Purpose.MESSAGE for post in sending.posts)
+
+
+def test_creation_that_is_not_posted_yet_is_not_posted_again() -> None:
+    pair = Pair(MemoryStore(), MemoryStore())
+    pair.send(["first"])
+    assert [(post.purpose, post.repeated) for post in pair.client.turn(NOW)[1]] == [(Purpose.CREATE, False)]
+    under_way = {0}
+    pair.client.engine.source.is_in_flight = lambda _, number, acknowledged: number in under_way
+    for after in (1.5, 4.0, 8.0):
+        assert pair.client.turn(NOW + after)[1] == []
+    under_way.clear()
+    assert pair.client.turn(NOW + 8.1)[1] == [], "the pause begins when it is known to be posted"
+    (again,) = pair.client.turn(NOW + 12.0)[1]
+    assert (again.purpose, again.repeated) == (Purpose.CREATE, True)
+    with pair.client.store.transaction() as tx:
+        (record,) = tx.rms.all()
+        assert record.machine.control_attempts == 2, "what waited is no attempt"
