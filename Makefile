@@ -36,6 +36,12 @@ test: $(STAMP) ## Run all tests (20 to 35 minutes on two cores); the end says wh
 	$(BIN)/python -m compileall -q -j 0 mercury
 	$(BIN)/python -m pytest -rs -n 3 --dist loadfile --no-loadscope-reorder
 
+.PHONY: compile
+compile: $(STAMP) ## Compile Mercury and the tests: each of the processes of a first "make test" would compile all of them
+	$(BIN)/python -m compileall -q -j 0 mercury
+	@# What cannot be imported is reported by the tests.
+	-$(BIN)/python -m pytest --collect-only -q >/dev/null
+
 .PHONY: check
 check: $(STAMP) ## Check format, lint and types
 	$(BIN)/ruff format --check .
