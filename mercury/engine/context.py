@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from mercury.engine.answered_together import AnsweredTogether
 from mercury.engine.appended import AppendedKeys
 from mercury.engine.claims import ClaimKeeper
 from mercury.engine.cool_down import RecentRefusals
@@ -73,6 +74,8 @@ class EngineContext:
     expired: Expired = field(init=False)
     #: Source sequences to which commits have appended messages.
     appended: AppendedKeys = field(default_factory=AppendedKeys)
+    #: How many requests are answered together.
+    answered_together: AnsweredTogether = field(default_factory=AnsweredTogether)
     #: Encodes the messages of sequences and the acknowledgements.
     prepared: PreparedEnvelopes = field(default_factory=PreparedEnvelopes)
     #: Limits on messages a second; ``None`` = there are none.

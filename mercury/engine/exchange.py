@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 
 from mercury.engine.addresses import server_of
+from mercury.statemachine.messages import BatchLimits
 from mercury.storage.callers import network_of
 from mercury.storage.names import request_name
 from mercury.storage.records import SequenceKey
@@ -148,6 +150,13 @@ def size_of(envelope: Envelope) -> int | None:
     return None
 
 
+def responses_in(reply: Envelope | Undecodable | None) -> int:
+    """How many messages of a sequence a reply has."""
+    if not isinstance(reply, Envelope) or reply.sequence is None:
+        return 0
+    return len(reply.body.messages) if isinstance(reply.body, MessageBatch) else 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingResponse:
     """The response that may still be sent on this exchange."""
@@ -168,11 +177,11 @@ class PendingResponse:
     fetches: bool = False
     #: The response is sent as an MTOM message, because the request is one.
     mtom: bool = False
+    #: The name by which the response is found; see `request_name`.
+    request: str = field(init=False, repr=False, compare=False)
 
-    @property
-    def request(self) -> str:
-        """The name by which the response is found; see `request_name`."""
-        return request_name(self.sequence, self.number)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "request", request_name(self.sequence, self.number))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,28 +194,72 @@ class Response:
     envelope: Envelope
     #: The HTTP status; ``None`` = the status that belongs to the envelope.
     status: int | None = None
+    #: The batches in which it may leave; ``None`` = it leaves alone.
+    batches: BatchLimits | None = None
     #: The encoded message, once it is encoded: for first and for repeated requests, with and without MTOM.
     written: dict[tuple[bool, bool], HttpMessage] = field(default_factory=dict, compare=False, repr=False)
 
 
 @dataclass(slots=True, eq=False)
 class HeldExchange:
-    """An exchange that is held open."""
+    """An exchange that is held open.
 
-    waiting: PendingResponse
-    #: Its result is the response; ``None`` if the response is not sent on this exchange.
-    response: Future[HttpMessage | None]
+    :param stored: the responses that exist already.
+    """
+
+    #: For the response to its request, or to each request of its batch; the lowest number comes first.
+    waiting: tuple[PendingResponse, ...]
+    stored: InitVar[Iterable[Response]] = ()
+    #: Its result is the responses; ``None`` if none is sent on this exchange.
+    response: Future[HttpMessage | None] = field(init=False, default_factory=Future)
     #: It is answered without the response because other exchanges of the same request are held.
-    superseded: bool = False
+    superseded: bool = field(init=False, default=False)
+    #: The responses that exist, and those that do not, by request.
+    found: dict[str, Response] = field(init=False, default_factory=dict)
+    missing: dict[str, PendingResponse] = field(init=False)
+    #: The bytes of those that exist, and the most that one envelope may have.
+    _bytes: int = field(init=False, default=0)
+    _most: float = field(init=False, default=math.inf)
+
+    def __post_init__(self, stored: Iterable[Response]) -> None:
+        self.missing = {each.request: each for each in self.waiting}
+        for response in stored:
+            self.add(response)
+
+    @property
+    def first(self) -> PendingResponse:
+        """The response to its request, or to the first one of its batch."""
+        return self.waiting[0]
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it is that of a batch of requests."""
+        return len(self.waiting) > 1
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is to be waited for: it has all its responses, or as many bytes as an envelope may have, or
+        one that leaves alone."""
+        return not self.missing or self._bytes >= self._most
+
+    def add(self, response: Response) -> None:
+        """Note that a response exists."""
+        self.found[response.request] = response
+        self.missing.pop(response.request, None)
+        self._bytes += size_of(response.envelope) or 0
+        self._most = min(self._most, 0 if response.batches is None else response.batches.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to an arrival whose transaction is committed."""
 
-    #: The reply, unless the response arrives in time on a held exchange.
+    #: The reply, unless responses arrive in time on a held exchange.
     http: HttpMessage
-    waiting: PendingResponse | None = None
+    #: The responses that the exchange may be held for: one, or those to a batch of requests.
+    waiting: tuple[PendingResponse, ...] = ()
+    #: Those of them that exist already.
+    stored: tuple[Response, ...] = ()
     #: The exchange, if it is held open for the response.
     held: HeldExchange | None = None
     posts: tuple[Outgoing, ...] = ()

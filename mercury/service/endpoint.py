@@ -42,6 +42,9 @@ log = logging.getLogger("mercury.endpoint")
 #: Messages of up to this size, in bytes, are decoded in the event loop, because a change of threads costs more.
 SMALL = 64 * 1024
 
+#: Seconds for which the exchange of a batch, when it has some of its responses, waits for another one.
+ANOTHER = 0.25
+
 #: The answer to a GET when ``http.max_sending_bytes`` is reached.
 _UNSENT = HttpMessage(b"Too many answers are being sent; try again later.\n", TEXT_TYPE, status=503)
 
@@ -290,7 +293,7 @@ class Endpoint:
         try:
             with hold.holding(lambda: held_exchanges.give_up(waiting), asyncio.get_running_loop().time()):
                 response = await _response(held_exchanges, waiting, hold, limits)
-            if response is None and not waiting.waiting.fetches and not waiting.superseded:
+            if response is None and not waiting.first.fetches and not waiting.superseded:
                 # Its caller would take an empty 202 for an empty response. CXF repeats the request after 503.
                 raise RequestRefused(503, "The response does not exist yet; send the request again later.", busy=True)
             return response or answer.http
@@ -388,26 +391,28 @@ def _http(headers: dict[str, str], body: bytes | Spool) -> HttpMessage:
 async def _response(
     held_exchanges: HeldExchanges, held: HeldExchange, hold: Hold, limits: tuple[float, float]
 ) -> HttpMessage | None:
-    """Hold the exchange open for its response (HTTP-05).
+    """Hold the exchange open for its response, or for those to a batch of requests (HTTP-05).
 
     :param limits: the longest times, in seconds: if the client fetches a late response, and otherwise.
-    :returns: the response; ``None`` = it did not come in time, or the exchange cannot expect it soon.
+    :returns: the responses; ``None`` = none came in time, or the exchange cannot expect any soon.
     """
     clock, future = asyncio.get_running_loop().time, asyncio.wrap_future(held.response)
-    begun, prolonged = clock(), held.waiting.fetches
+    begun, prolonged = clock(), held.first.fetches
     end = begun + limits[0]
     while not held.response.done():
         patience = held_exchanges.time_left(held)
         if patience is not None and patience <= 0:
-            return None
-        left = end - clock()
+            break
+        left, so_far = end - clock(), len(held.found)
         if left > 0:
-            await asyncio.wait([future], timeout=left if patience is None else min(left, patience))
+            await asyncio.wait([future], timeout=min(left, patience or left, ANOTHER if held.is_batch else left))
+            if 0 < len(held.found) == so_far:
+                break
         elif not prolonged and hold.prolong():
             prolonged, end = True, begun + limits[1]
         else:
-            return None
-    return await future
+            break
+    return await future if held.response.done() else held_exchanges.so_far(held)
 
 
 def _release(runtime: Runtime, answer: Answer) -> None:

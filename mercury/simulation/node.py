@@ -285,7 +285,9 @@ class Node:
 
     def _hold(self, run: ProcessRun, answer: Answer, reply: OnReply | None) -> HeldExchange | None:
         """Hold the exchange if a response may come."""
-        return None if reply is None or answer.waiting is None else run.held_exchanges.hold(answer.waiting)
+        if reply is None or not answer.waiting:
+            return None
+        return run.held_exchanges.hold(*answer.waiting, stored=answer.stored)
 
     def _reply(self, run: ProcessRun, answer: Answer, held: HeldExchange | None, reply: OnReply) -> None:
         if held is None:
@@ -302,8 +304,7 @@ class Node:
     def _give_up(self, run: ProcessRun, held: HeldExchange, http: HttpMessage, reply: OnReply) -> None:
         """Answer a held exchange without its response, which did not come in time."""
         if run is self._run and not held.response.done():
-            run.held_exchanges.let_go(held)
-            reply(http)
+            reply(run.held_exchanges.so_far(held) or http)
 
     # --- the workers -----------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -27,7 +28,7 @@ class Reachable(Protocol):
 
     def receive(self, arrivals: list[Arrival]) -> list[Answer] | None: ...
 
-    def respond(self, waiting: PendingResponse) -> HttpMessage | None: ...
+    def respond(self, waiting: Sequence[PendingResponse], *, partly: bool = False) -> HttpMessage | None: ...
 
     def replied(self, http: HttpMessage) -> None: ...
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Step
 from mercury.engine.failover_uri import is_failover
@@ -127,10 +128,13 @@ class Process(ABC):
             self.crash()
             return None
 
-    def respond(self, waiting: PendingResponse) -> HttpMessage | None:
-        """The response that a held exchange waits for; ``None`` = it does not exist yet."""
+    def respond(self, waiting: Sequence[PendingResponse], *, partly: bool = False) -> HttpMessage | None:
+        """The responses that a held exchange waits for; ``None`` = they do not exist yet.
+
+        :param partly: some of them are enough.
+        """
         try:
-            return self.engine.respond(waiting, self._wire.clock.now)
+            return self.engine.respond(waiting, self._wire.clock.now, partly=partly)
         except TransientStorageError:
             return None
         except Crash:

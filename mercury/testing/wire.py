@@ -30,7 +30,7 @@ class Parked:
     """An exchange that is held open for its response."""
 
     process: Reachable
-    waiting: PendingResponse
+    waiting: tuple[PendingResponse, ...]
     flight: Flight
     #: The request.
     arrival: Arrival
@@ -225,7 +225,7 @@ class Wire:
             flight.exchange,
             is_reply=True,
         )
-        if answer.waiting is None:
+        if not answer.waiting:
             self.launch(reply)
             return
         self.parked.append(Parked(process, answer.waiting, reply, arrival))
@@ -234,7 +234,7 @@ class Wire:
     def _unpark(self, *, final: bool) -> bool:
         moved = False
         for place in list(self.parked):
-            response = place.process.respond(place.waiting)
+            response = place.process.respond(place.waiting, partly=final)
             if place not in self.parked or (response is None and not final):
                 continue
             self.parked.remove(place)

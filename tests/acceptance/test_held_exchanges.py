@@ -30,7 +30,8 @@ class Peer:
         offer = "<w:Offer><w:Identifier>urn:offered</w:Identifier>"
         offer += f'<w:Endpoint><a:Address xmlns:a="{WSA}">{WSA}/anonymous</a:Address></w:Endpoint></w:Offer>'
         mercury = '<m:IncompleteSequenceBehavior xmlns:m="urn:mercury:rm">NoDiscard</m:IncompleteSequenceBehavior>'
-        body = f'<w:CreateSequence xmlns:w="{RM}">{acks_to}{offer}{mercury}</w:CreateSequence>'
+        batches = '<m:Batch xmlns:m="urn:mercury:rm" messages="10" bytes="10000"/>'
+        body = f'<w:CreateSequence xmlns:w="{RM}">{acks_to}{offer}{mercury}{batches}</w:CreateSequence>'
         created = self._post(body, f"{RM}/CreateSequence", "urn:create", "")
         self._sequence = created.findtext(f".//{{{RM}}}Identifier")
 
@@ -43,6 +44,19 @@ class Peer:
         )
         body = f'<Ask xmlns="urn:mercury:app"><text>{number}</text></Ask>'
         return self._post(body, "urn:mercury:app/Ask", f"urn:ask:{number}", ANONYMOUS + sequence)
+
+    def ask_together(self, first: int, last: int) -> etree._Element:
+        """Post a batch of requests."""
+        sequence = (
+            f'<w:Sequence xmlns:w="{RM}" s:mustUnderstand="1"><w:Identifier>{self._sequence}</w:Identifier>'
+            f"<w:MessageNumber>{first}</w:MessageNumber></w:Sequence>"
+        )
+        asks = (
+            f'<m:Message id="urn:ask:{number}"><Ask xmlns="urn:mercury:app"><text>{number}</text></Ask></m:Message>'
+            for number in range(first, last + 1)
+        )
+        body = f'<m:Batch xmlns:m="urn:mercury:rm" action="urn:mercury:app/Ask">{"".join(asks)}</m:Batch>'
+        return self._post(body, "urn:mercury:rm/Batch", f"urn:batch:{first}", ANONYMOUS + sequence)
 
     def close(self) -> None:
         self._connection.close()
@@ -90,3 +104,16 @@ def test_an_exchange_behind_a_gap_is_answered_at_once_and_gets_its_response_when
     assert said(peer.ask(2)) == "re 2", "what closes the gap is held for its response"
     for number in range(3, 43):
         assert said(peer.ask(number)) == f"re {number}"
+
+
+def test_batch_of_requests_is_answered_with_the_batch_of_their_responses_also_when_it_is_posted_again(
+    peer: Peer,
+) -> None:
+    for _ in range(2):
+        reply = peer.ask_together(1, 4)
+        messages = reply.findall(".//{urn:mercury:rm}Message")
+        assert [each.get("relatesTo") for each in messages] == [f"urn:ask:{number}" for number in (1, 2, 3, 4)]
+        assert [each.findtext(".//{urn:mercury:app}text") for each in messages] == ["re 1", "re 2", "re 3", "re 4"]
+        upper = reply.find(f".//{{{RM}}}AcknowledgementRange")
+        assert upper is not None
+        assert upper.get("Upper") == "4"

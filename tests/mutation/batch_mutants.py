@@ -8,6 +8,9 @@ SCENARIO = "tests/scenario/test_batches.py"
 WIRE = "tests/unit/wire/test_batches.py"
 POOL = "tests/unit/engine/runtime/test_sender_pool.py"
 REFUSED = "test_batch_that_is_none_is_refused"
+REQUESTS = "tests/scenario/test_batches_of_requests.py"
+HELD = "tests/unit/engine/runtime/test_held_exchanges_released.py"
+TOGETHER = "tests/unit/engine/test_answered_together.py"
 
 
 def batch(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -15,7 +18,116 @@ def batch(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
     return Mutant(f"batch: {name}", (Change(f"mercury.{symbol}", before, after),), test=test)
 
 
+REQUESTS_IN_BATCHES = (
+    batch(
+        "requests in a batch of one-way messages",
+        "engine.source.batching:_continues",
+        "answered_there(record, row) == answered_there(record, first)",
+        "True",
+        f"{REQUESTS}::test_one_way_messages_and_requests_are_in_different_batches",
+    ),
+    batch(
+        "as many requests as ever although few are answered together",
+        "engine.source.batching:in_batches",
+        "len(together) >= most_requests",
+        "False",
+        f"{REQUESTS}::test_where_responses_come_late_requests_leave_in_smaller_batches_and_later_in_large_ones_again",
+    ),
+    batch(
+        "the answer to a batch is not noticed",
+        "engine.runtime.core:Engine.answered",
+        "outgoing.last is not None and reply.status < 300",
+        "False",
+        f"{REQUESTS}::test_where_responses_come_late_requests_leave_in_smaller_batches_and_later_in_large_ones_again",
+    ),
+    batch(
+        "requests that were not answered together once stay single for ever",
+        "engine.answered_together:AnsweredTogether.most",
+        "not 0 < limit.until - now <= REMEMBERED",
+        "False",
+        f"{TOGETHER}::test_a_limit_is_forgotten_after_a_while_and_when_the_clock_was_set_back",
+    ),
+    batch(
+        "keys are remembered without limit",
+        "engine.answered_together:AnsweredTogether.answered",
+        "len(self._limits) > MOST_KEYS",
+        "False",
+        f"{TOGETHER}::test_memory_has_a_limit_and_the_oldest_keys_give_way",
+    ),
+    batch(
+        "the requests of a batch wait for no response",
+        "engine.destination.batched:received",
+        "exchange.waiting += single.waiting",
+        "pass",
+        f"{REQUESTS}::test_requests_that_are_due_together_leave_together_and_so_do_their_responses",
+    ),
+    batch(
+        "the first response ends the exchange of a batch",
+        "engine.exchange:HeldExchange.is_complete",
+        "not self.missing or",
+        "True or",
+        f"{HELD}::test_exchange_of_a_batch_is_answered_once_all_its_responses_exist",
+    ),
+    batch(
+        "responses of any size wait in memory for the last one",
+        "engine.exchange:HeldExchange.is_complete",
+        "self._bytes >= self._most",
+        "False",
+        f"{HELD}::test_large_responses_are_not_kept_in_memory_until_the_last_one_exists",
+    ),
+    batch(
+        "responses with a gap in a batch",
+        "engine.source.back_channel:_follows",
+        "_number(response) == _number(before) + 1",
+        "True",
+        f"{HELD}::test_responses_that_do_not_fit_in_one_envelope_are_left_for_the_repetitions_of_their_requests",
+    ),
+    batch(
+        "responses of two sequences in a batch",
+        "engine.source.back_channel:_follows",
+        "sequence.identifier == last.identifier",
+        "True",
+        f"{HELD}::test_responses_that_do_not_fit_in_one_envelope_are_left_for_the_repetitions_of_their_requests",
+    ),
+    batch(
+        "a response that leaves alone in a batch",
+        "engine.source.back_channel:_follows",
+        "response.batches is not None and same",
+        "same",
+        f"{HELD}::test_responses_that_do_not_fit_in_one_envelope_are_left_for_the_repetitions_of_their_requests",
+    ),
+    batch(
+        "more responses than the client takes",
+        "engine.source.back_channel:_together",
+        "len(together) >= limits.messages or size > limits.size",
+        "size > limits.size",
+        f"{HELD}::test_batch_of_responses_is_no_larger_than_its_client_takes",
+    ),
+    batch(
+        "more bytes of responses than the client takes",
+        "engine.source.back_channel:_together",
+        "len(together) >= limits.messages or size > limits.size",
+        "len(together) >= limits.messages",
+        f"{HELD}::test_batch_of_responses_is_no_larger_than_its_client_takes",
+    ),
+    batch(
+        "the exchange waits for its last response",
+        "service.endpoint:_response",
+        "if 0 < len(held.found) == so_far:",
+        "if False:",
+        f"{REQUESTS}::test_exchange_with_some_of_its_responses_ends_when_no_other_has_come_for_a_while",
+    ),
+    batch(
+        "what exists already is waited for",
+        "engine.runtime.held_exchanges:HeldExchanges.hold",
+        "HeldExchange(waiting, stored)",
+        "HeldExchange(waiting)",
+        f"{HELD}::test_responses_that_exist_already_count",
+    ),
+)
+
 BATCHES = (
+    *REQUESTS_IN_BATCHES,
     batch(
         "large parts, which each of its messages would have",
         "wire.decode:_Reading._body",
@@ -74,17 +186,10 @@ BATCHES = (
     ),
     batch(
         "a message with header blocks",
-        "engine.source.batching:_may_be_batched",
+        "engine.source.batching:may_be_batched",
         "row.headers or row.to_parameters",
         "row.to_parameters",
         f"{SCENARIO}::test_message_with_header_blocks_leaves_alone",
-    ),
-    batch(
-        "a request whose response comes on its connection",
-        "engine.source.batching:_may_be_batched",
-        "answered_there = row.expects_response and channel.reply_to.anonymous",
-        "answered_there = False",
-        f"{SCENARIO}::test_requests_whose_responses_come_on_their_connections_leave_singly",
     ),
     batch(
         "more than the policy allows",

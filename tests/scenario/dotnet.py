@@ -54,6 +54,6 @@ def post(node: Node, http: HttpMessage) -> Answer:
 def response_to(node: Node, http: HttpMessage) -> Envelope:
     """A client posts a request; returns the response that comes on the connection."""
     answer = post(node, http)
-    reply = answer.http if answer.waiting is None else node.respond(answer.waiting)
+    reply = answer.http if not answer.waiting else node.respond(answer.waiting)
     assert reply is not None
     return read(reply)

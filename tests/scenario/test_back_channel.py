@@ -116,7 +116,7 @@ def test_a_request_that_arrives_again_gets_the_same_stored_response() -> None:
     request = foreign.ask(identifier, 1, "one", message_id="urn:request")
     waiting = node.receive([_arrival(request)])
     assert waiting is not None
-    assert waiting[0].waiting is not None
+    assert waiting[0].waiting
     node.world.run()
     first, second = node.respond(waiting[0].waiting), node.respond(waiting[0].waiting)
     assert first is not None
@@ -135,7 +135,7 @@ def test_an_acknowledged_response_is_not_given_again() -> None:
     answers = node.receive([_arrival(request)])
     assert answers is not None
     waiting = answers[0].waiting
-    assert waiting is not None
+    assert waiting
     node.world.run()
     assert node.respond(waiting) is not None
     node.get(foreign.alone(foreign.acknowledgement("urn:offered", ((1, 1),))))
@@ -152,7 +152,7 @@ def test_the_response_to_another_peers_request_with_the_same_message_id_is_not_g
     node.on_call = lambda _context, _text: 1 / 0
     answers = node.receive([_arrival(two.ask(second, 1, "curious", message_id="urn:1"))])
     assert answers is not None
-    assert answers[0].waiting is not None
+    assert answers[0].waiting
     node.world.run()
     assert node.respond(answers[0].waiting) is None
 
@@ -162,7 +162,7 @@ def test_a_one_way_message_is_not_waited_for() -> None:
     identifier = foreign.open(node, offer="urn:offered")
     answers = node.receive([_arrival(foreign.note(identifier, 1))])
     assert answers is not None
-    assert answers[0].waiting is None
+    assert not answers[0].waiting
     assert name_of(answers[0].http) == "acknowledgement"
 
 

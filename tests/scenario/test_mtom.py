@@ -100,7 +100,7 @@ def test_service_with_the_setting_answers_each_request_in_the_form_of_the_reques
         node.world.run()
         assert answers is not None
         waiting = answers[0].waiting
-        replies.append(answers[0].http if waiting is None else node.respond(waiting))
+        replies.append(answers[0].http if not waiting else node.respond(waiting))
     first, second, third = (reply for reply in replies if reply is not None)
     assert [each.content_type.startswith("multipart/related") for each in (first, second, third)] == [True, True, False]
     assert PHOTO in first.body
@@ -118,7 +118,7 @@ def test_service_without_the_setting_answers_without_mtom() -> None:
     )
     node.world.run()
     assert answers is not None
-    assert answers[0].waiting is not None
+    assert answers[0].waiting
     reply = node.respond(answers[0].waiting)
     assert reply is not None
     assert reply.content_type.startswith("application/soap+xml")

@@ -166,7 +166,7 @@ def test_scenarios_2_2_and_2_3_as_destination(offer: str | None, protocol: Proto
     assert b"Accept" not in creation.body
     identifier = creation.body.split(b"Identifier>", 1)[1].split(b"</", 1)[0].decode()
     answer = post(node, foreign.ask(identifier, 1, "one", message_id="urn:1", reply_to="anonymous"))
-    assert answer.waiting is not None
+    assert answer.waiting
     reply = node.respond(answer.waiting)
     assert reply is not None
     envelope = read(reply)

@@ -30,17 +30,17 @@ class Asked:
         self.node, self.foreign = Node("server", World(), **settings), Foreign(protocol)
         self.identifier = self.foreign.open(self.node)
 
-    def ask(self, number: int, text: str) -> PendingResponse:
+    def ask(self, number: int, text: str) -> tuple[PendingResponse, ...]:
         """Post a request for the first time; returns what the exchange waits for."""
         answer = self._post(number, text)
         assert name_of(answer.http) in ("acknowledgement", "accepted")
-        assert answer.waiting is not None
+        assert answer.waiting
         return answer.waiting
 
     def reply(self, number: int, text: str) -> HttpMessage | None:
         """Post a request, again or for the first time; returns its response."""
         answer = self._post(number, text)
-        return answer.http if answer.waiting is None else self.node.respond(answer.waiting)
+        return answer.http if not answer.waiting else self.node.respond(answer.waiting)
 
     def _post(self, number: int, text: str) -> Answer:
         request = self.foreign.ask(self.identifier, number, text, message_id=f"urn:request:{number}")
@@ -121,7 +121,7 @@ def test_requests_of_a_sequence_with_one_message_id_are_handled_once_each_and_ge
         answers = asked.node.receive([Arrival(http=request, service="orders", url=asked.node.service_url)])
         assert answers is not None
         asked.node.world.run()
-        http = answers[0].http if answers[0].waiting is None else asked.node.respond(answers[0].waiting)
+        http = answers[0].http if not answers[0].waiting else asked.node.respond(answers[0].waiting)
         assert http is not None
         envelope = decode(http.body, http.content_type, http.soap_action)
         assert isinstance(envelope.body, Payload)

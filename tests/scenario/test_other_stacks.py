@@ -123,7 +123,7 @@ def test_the_offered_sequence_of_1_0_belongs_to_reply_to_wherever_acknowledgemen
     request = foreign.ask(identifier, 1, "one", message_id="urn:request", reply_to="anonymous")
     answers = node.receive([Arrival(http=request, service="orders", url=node.service_url)])
     assert answers is not None
-    assert answers[0].waiting is not None
+    assert answers[0].waiting
     node.world.run()
     response = node.respond(answers[0].waiting)
     assert response is not None

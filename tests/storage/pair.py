@@ -163,7 +163,11 @@ class Pair:
         arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
         with self.server.held_exchanges.storing():
             answers = self.server.engine.receive(arrivals, now)
-            return [self.server.held_exchanges.hold(answer.waiting) for answer in answers if answer.waiting is not None]
+            return [
+                self.server.held_exchanges.hold(*answer.waiting, stored=answer.stored)
+                for answer in answers
+                if answer.waiting
+            ]
 
     def run(self, now: float) -> None:
         """Turn both until there is nothing left to do at this time."""

@@ -56,7 +56,7 @@ def test_repetitions_of_many_requests_read_so_many_bytes_and_the_others_are_ackn
         pair.server.turn(NOW)
     answers = pair.server.engine.receive(arrivals, NOW)
     assert [len(answer.http.body) > LARGE for answer in answers] == [True] * READ + [False] * (MANY - READ)
-    assert all(answer.waiting is None for answer in answers), "nothing is to be waited for: it is stored"
+    assert all(not answer.waiting for answer in answers), "nothing is to be waited for: it is stored"
     again = pair.server.engine.receive(arrivals[READ:], NOW)
     assert all(len(answer.http.body) > LARGE for answer in again)
 
@@ -74,7 +74,11 @@ def test_responses_that_another_process_has_stored_are_released_so_many_bytes_at
     parking, engine = pair.server.held_exchanges, pair.server.engine
     engine.invocation.answer = lambda _: None  # it runs in another process
     with parking.storing():
-        held = [parking.hold(answer.waiting) for answer in engine.receive(arrivals, NOW) if answer.waiting is not None]
+        held = [
+            parking.hold(*answer.waiting, stored=answer.stored)
+            for answer in engine.receive(arrivals, NOW)
+            if answer.waiting
+        ]
     assert len(held) == MANY
     for _ in range(MANY):
         pair.server.turn(NOW)

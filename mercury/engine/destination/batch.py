@@ -365,13 +365,11 @@ class Batch:
         """Read the stored responses to repeated requests; new requests have no response yet."""
         for exchange in exchanges:
             self._request_acknowledgements(exchange)
-            if exchange.waiting is not None:
-                buffer = self.buffer(exchange.waiting.sequence)  # `waiting` needs it too
-                if exchange.waiting.repeated and buffer is not None:
+            if exchange.waiting:
+                buffer = self.buffer(exchange.waiting[0].sequence)  # `waiting` needs it too
+                if any(each.repeated for each in exchange.waiting) and buffer is not None:
                     exchange.ack_requests = acknowledgement_requests(self.context, self.tx, buffer)
-        repeated = [
-            exchange.waiting for exchange in exchanges if exchange.waiting is not None and exchange.waiting.repeated
-        ]
+        repeated = [each for exchange in exchanges for each in exchange.waiting if each.repeated]
         if not repeated:
             return
         found, self._unread = stored_responses(self.tx, self.context, repeated, self.now)
@@ -388,19 +386,21 @@ class Batch:
 
     # --- after the commit ------------------------------------------------------------------------------------------
 
-    def response(self, exchange: InboundExchange) -> Response | None:
-        """The stored response to a repeated request."""
-        waiting = exchange.waiting
-        return self._responses.get(waiting.request) if waiting is not None else None
+    def responses(self, exchange: InboundExchange) -> tuple[Response, ...]:
+        """The stored responses to repeated requests."""
+        found = (self._responses.get(each.request) for each in exchange.waiting)
+        return tuple(each for each in found if each is not None)
 
-    def waiting(self, exchange: InboundExchange) -> PendingResponse | None:
-        """The response that the exchange may be held open for, by the state of its sequence after the whole batch."""
-        waiting = exchange.waiting
-        if waiting is None or waiting.request in self._unread:  # it is stored, and the next repetition gets it
-            return None
-        received, buffer = self.rmds[waiting.sequence].machine.received, self._buffers.get(waiting.sequence)
-        waits = buffer is not None and buffer.machine.waits_for_another(waiting.number, received)
-        return replace(waiting, first_missing=received.first_missing(), behind_a_gap=waits)
+    def waiting(self, exchange: InboundExchange) -> tuple[PendingResponse, ...]:
+        """The responses that the exchange may be held open for, by the state of its sequence after the whole batch."""
+        # One that is stored and was not read: the next repetition gets it.
+        waiting = [each for each in exchange.waiting if each.request not in self._unread]
+        if not waiting:
+            return ()
+        first = waiting[0]
+        received, buffer = self.rmds[first.sequence].machine.received, self._buffers.get(first.sequence)
+        waits = buffer is not None and buffer.machine.waits_for_another(first.number, received)
+        return (replace(first, first_missing=received.first_missing(), behind_a_gap=waits), *waiting[1:])
 
     def acknowledgements(self, exchange: InboundExchange) -> tuple[SequenceAcknowledgement, ...]:
         """The acknowledgements on the back-channel of this arrival, by the state after the whole batch."""

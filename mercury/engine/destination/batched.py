@@ -43,6 +43,7 @@ def received(batch: Batch, exchange: InboundExchange, header: SequenceHeader, bo
         single.fault_to, single.http_trace = exchange.fault_to, None
         messages.sequenced(batch, single, SequenceHeader(header.identifier, number), message.payload)
         exchange.acknowledge |= single.acknowledge
+        exchange.waiting += single.waiting
         accepted = accepted or single.fault is None
         if single.fault is not None and (exchange.fault is None or single.fault.busy):
             exchange.fault, exchange.fault_to = single.fault, single.fault_to

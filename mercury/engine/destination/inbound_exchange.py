@@ -46,7 +46,8 @@ class InboundExchange:
         #: Some messages of a batch are accepted and the others refused: the fault carries the acknowledgement.
         self.accepted_in_part = False
         self.reply: Reply | None = None
-        self.waiting: PendingResponse | None = None
+        #: The responses that may still be sent on it: one, or those to the requests of a batch.
+        self.waiting: tuple[PendingResponse, ...] = ()
         #: Destination sequences to acknowledge on the back-channel.
         self.acknowledge: dict[str, None] = {}
         #: Its acknowledgement is fetched by MakeConnection, and its reply is an empty 202: a request whose response is

@@ -68,7 +68,7 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
     batch.acknowledge(exchange, record)
     message_id = exchange.envelope.message_id
     if answers_it and message_id is not None and exchange.reply_to.anonymous:
-        exchange.waiting = PendingResponse(
+        waiting = PendingResponse(
             message_id=message_id,
             sequence=record.identifier,
             number=header.message_number,
@@ -76,6 +76,7 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
             fetches=record.source_is_mercury or record.acks_to.polled,
             mtom=answers_with_mtom(batch.context, exchange),
         )
+        exchange.waiting = (waiting,)
 
 
 def bare(exchange: InboundExchange, body: Payload) -> None:

@@ -242,28 +242,28 @@ class Reception:
             return Answer(http=ACCEPTED, posts=self._replies_by_post(exchange))
         if exchange.reply is not None:
             return self._replied(exchange)
-        stored = batch.response(exchange)
-        if stored is not None and exchange.waiting is not None:
-            return Answer(http=in_reply(stored, exchange.waiting))
+        stored = batch.responses(exchange)
+        if stored and len(stored) == len(exchange.waiting):
+            return Answer(http=in_reply(stored, exchange.waiting, self._context.ids))
         acknowledgements = envelopes.expressible(exchange.protocol, batch.acknowledgements(exchange))
         if exchange.fetched is not None:
             return self._handed_out(exchange, exchange.fetched, acknowledgements)
         waiting = batch.waiting(exchange)
         if (
-            waiting is not None
+            waiting
             and not (exchange.envelope.ack_requests or exchange.ack_requests)
             # Its response comes to the held exchange, also if it was handled in this transaction.
-            and ((exchange.taken and not waiting.repeated) or _is_at_work(batch, waiting))
+            and all((exchange.taken and not each.repeated) or _is_at_work(batch, each) for each in waiting)
         ):
             # HTTP-05: .NET treats an acknowledgement alone as an empty response; after an empty 202 it repeats the
             # request.
             acknowledgements = ()
         if not acknowledgements:
-            return Answer(http=ACCEPTED, waiting=waiting)
+            return Answer(http=ACCEPTED, waiting=waiting, stored=stored)
         alone = envelopes.acknowledgement_alone(
             exchange.protocol, ANONYMOUS_ENDPOINT, self._context.ids.new(), acknowledgements, exchange.ack_requests
         )
-        return Answer(http=self._context.prepared.encode(alone), waiting=waiting)
+        return Answer(http=self._context.prepared.encode(alone), waiting=waiting, stored=stored)
 
     def _handed_out(
         self, exchange: InboundExchange, fetched: Fetched, acknowledgements: envelopes.Acknowledgements
@@ -393,7 +393,7 @@ def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
             requested=frozenset(exchange.acknowledge)
             & {request.identifier for request in exchange.envelope.ack_requests},
             otherwise=(exchange.fault is not None and not exchange.accepted_in_part) or exchange.reply is not None,
-            held=exchange.waiting is not None,
+            held=bool(exchange.waiting),
         )
         for exchange in exchanges
     ]

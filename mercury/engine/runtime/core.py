@@ -16,7 +16,7 @@ from mercury.engine.delivery.on_arrival import ArrivalDelivery
 from mercury.engine.destination.delivering import reserve_nothing
 from mercury.engine.destination.reception import Reception
 from mercury.engine.destination.worker import DestinationWorker
-from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response
+from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response, responses_in
 from mercury.engine.ids import Ids
 from mercury.engine.measurements import Measurements
 from mercury.engine.members import Members
@@ -200,10 +200,13 @@ class Engine:
         """
         return self._context.security.secured_reply(http, service, request)
 
-    def respond(self, waiting: PendingResponse, now: float) -> HttpMessage | None:
-        """The response that a held exchange waits for; ``None`` = it is not stored yet."""
-        found, _ = self._reception.responses([waiting], now)
-        return in_reply(found[0], waiting) if found else None
+    def respond(self, waiting: Sequence[PendingResponse], now: float, *, partly: bool = False) -> HttpMessage | None:
+        """The responses that a held exchange waits for; ``None`` = they are not stored yet.
+
+        :param partly: some of them are enough.
+        """
+        found, _ = self._reception.responses(waiting, now)
+        return in_reply(found, waiting, self._context.ids) if found and (partly or len(found) == len(waiting)) else None
 
     def responses(self, waiting: Sequence[PendingResponse], now: float) -> tuple[list[Response], frozenset[str]]:
         """The stored ones of the responses that held exchanges wait for; and the requests of those left for a later
@@ -235,9 +238,12 @@ class Engine:
                 self.outages.failed(
                     error, f"acknowledgements to {outgoing.url}"
                 )  # the acknowledgements are due again later
-        if not reply.body:
+        envelope = self._reception.decode_reply(reply, outgoing.url) if reply.body else None
+        if outgoing.held and outgoing.key is not None and outgoing.last is not None and reply.status < 300:
+            requests = outgoing.last - (outgoing.number or 0) + 1
+            self._context.answered_together.answered(outgoing.key, requests, responses_in(envelope), now)
+        if envelope is None:
             return None
-        envelope = self._reception.decode_reply(reply, outgoing.url)
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
     def reply_needs_store(self, outgoing: Outgoing) -> bool:

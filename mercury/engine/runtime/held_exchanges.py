@@ -6,10 +6,10 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
 
 from mercury.engine.exchange import HeldExchange, PendingResponse, Response, Step
+from mercury.engine.ids import Ids, RandomIds
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.runtime.core import Engine
 from mercury.engine.source.back_channel import in_reply
@@ -33,11 +33,13 @@ class HeldExchanges:
     It never reads the store: after the commit of responses, `release` passes them to it.
 
     :param clock: returns the time of a monotonic clock, in seconds.
+    :param ids: for the MessageIDs of batches of responses; ``None`` = random ones.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic, ids: Ids | None = None) -> None:
+        self._clock, self._ids = clock, RandomIds() if ids is None else ids
         self._mutex = threading.Lock()
+        #: By request. An exchange of a batch stands at each request that has no response yet.
         self._held: dict[str, list[HeldExchange]] = {}
         #: Responses that were committed while the requests' transaction was open, before their exchanges were held.
         self._early: dict[str, Response] | None = None
@@ -66,29 +68,34 @@ class HeldExchanges:
                 self._storing -= 1
                 self._early = self._early if self._storing else None
 
-    def hold(self, waiting: PendingResponse) -> HeldExchange:
-        """Hold an exchange. Its future gets the response, or ``None`` if the response does not come here.
+    def hold(self, *waiting: PendingResponse, stored: Iterable[Response] = ()) -> HeldExchange:
+        """Hold an exchange. Its future gets the responses, or ``None`` if none comes here.
 
         Of a client that does not fetch responses, the first and the newest exchange of a request are held, and those
         between are answered without it. The caller of a synchronous client waits on the first one; the newest one is
         needed if the connection of the first one is broken.
+
+        :param waiting: the response that it waits for, or those to the requests of a batch.
+        :param stored: those of them that exist.
         """
-        held = HeldExchange(waiting, Future())
-        about = waiting.request
+        held = HeldExchange(waiting, stored)
         superseded: list[HeldExchange] = []
         with self._mutex:
-            self._note_missing(waiting)
-            early, over = (self._early or {}).get(about), self._over
-            if early is None and not over:
+            self._note_missing(held.first)
+            early = self._early or {}
+            for response in [early[about] for about in held.missing if about in early]:
+                held.add(response)
+            ends = self._over or held.is_complete
+            for about, each in held.missing.items() if not ends else ():
                 exchanges = self._held.setdefault(about, [])
-                if not waiting.fetches:
+                if not each.fetches:
                     superseded, exchanges[1:] = exchanges[OF_ONE_REQUEST - 1 :], exchanges[1 : OF_ONE_REQUEST - 1]
                 exchanges.append(held)
-        for each in superseded:
-            each.superseded = True
-            _answer(each, None)
-        if early is not None or over:
-            _answer(held, self._written(early, waiting) if early is not None else None)
+        for before in superseded:
+            before.superseded = True
+            _answer(before, None)
+        if ends:
+            _answer(held, self._written(held))
         return held
 
     def let_go(self, held: HeldExchange) -> None:
@@ -96,31 +103,46 @@ class HeldExchanges:
         with self._mutex:
             self._remove(held)
 
+    def so_far(self, held: HeldExchange) -> HttpMessage | None:
+        """The responses that exist, for an exchange that is held no longer; ``None`` = there are none."""
+        with self._mutex:
+            self._remove(held)
+        return self._written(held)
+
     def give_up(self, held: HeldExchange) -> None:
-        """Answer the exchange at once without its response, because its connection is needed for another peer."""
+        """Answer the exchange at once with the responses that exist, because its connection is needed for another
+        peer."""
         with self._mutex:
             waits = self._remove(held)
         if waits:  # otherwise its response is being sent
-            _answer(held, None)
+            _answer(held, self._written(held))
 
     def release(self, responses: Iterable[Response]) -> None:
         """Pass committed responses to the exchanges that wait for them.
 
         An exchange whose response cannot be written is answered without it; this does not affect the others.
         """
-        for response in responses:
-            about = response.request
-            with self._mutex:
+        complete: dict[HeldExchange, None] = {}
+        with self._mutex:
+            for response in responses:
                 if self._early is not None:
-                    self._early[about] = response
-                held = self._held.pop(about, [])
-            for each in held:
-                _answer(each, self._written(response, each.waiting))
+                    self._early[response.request] = response
+                for held in self._held.pop(response.request, ()):
+                    held.add(response)
+                    if held.is_complete:
+                        complete[held] = None
+            for held in complete:
+                self._remove(held)
+        for held in complete:
+            _answer(held, self._written(held))
 
-    def _written(self, response: Response, waiting: PendingResponse) -> HttpMessage | None:
-        """The HTTP message of a response; ``None`` = it cannot be written, which is logged."""
+    def _written(self, held: HeldExchange) -> HttpMessage | None:
+        """The HTTP message with the responses that exist; ``None`` = there are none, or they cannot be written, which
+        is logged."""
+        if not held.found:
+            return None
         try:
-            return in_reply(response, waiting)
+            return in_reply([*held.found.values()], held.waiting, self._ids)
         except Exception:  # caused by one peer; the calling thread works for all peers
             with self._mutex:
                 logged = self._log_limiter.allow("", self._clock())
@@ -128,31 +150,34 @@ class HeldExchanges:
                 log.exception(
                     "a response could not be written, and its exchange ends without it; it is logged once in %.0f s",
                     LOG_INTERVAL,
-                    extra={"message_id": waiting.message_id, "sequence": waiting.sequence},
+                    extra={"message_id": held.first.message_id, "sequence": held.first.sequence},
                 )
             return None
 
     def release_all(self) -> None:
-        """Answer every held exchange without its response, and hold none from now on."""
+        """Answer every held exchange with the responses that exist, and hold none from now on."""
         with self._mutex:
             self._over = True
-            everything, self._held = self._held, {}
-        for held in everything.values():
-            for each in held:
-                _answer(each, None)
+            everything = dict.fromkeys(held for exchanges in self._held.values() for held in exchanges)
+            self._held = {}
+        for held in everything:
+            _answer(held, self._written(held))
 
     def waiting(self) -> list[PendingResponse]:
         """The responses that exchanges wait for, each once."""
         with self._mutex:
-            return [held[0].waiting for held in self._held.values()]
+            return [exchanges[0].missing[about] for about, exchanges in self._held.items()]
 
     def _remove(self, held: HeldExchange) -> bool:
-        about = held.waiting.request
-        exchanges = self._held.pop(about, [])
-        others = [each for each in exchanges if each is not held]
-        if others:
-            self._held[about] = others
-        return len(others) < len(exchanges)
+        """Stop holding an exchange; returns whether it was held."""
+        waits = False
+        for about in held.missing:
+            exchanges = self._held.pop(about, [])
+            others = [other for other in exchanges if other is not held]
+            if others:
+                self._held[about] = others
+            waits = waits or len(others) < len(exchanges)
+        return waits
 
     # --- gaps ------------------------------------------------------------------------------------------------------
 
@@ -163,7 +188,7 @@ class HeldExchanges:
         for all requests behind it. For a client that does not fetch responses it gets `REPETITIONS` seconds, in which
         the missing message may be repeated.
         """
-        waiting = held.waiting
+        waiting = held.first
         with self._mutex:
             missing, since = self._missing.get(waiting.sequence, (0, None))
         if not waiting.behind_a_gap or waiting.number < missing or since is None:

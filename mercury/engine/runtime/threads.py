@@ -293,7 +293,9 @@ class Runtime:
 
     def _hold(self, answer: Answer) -> Answer:
         """Hold the exchange if a response may come; the caller releases it."""
-        return answer if answer.waiting is None else replace(answer, held=self.held_exchanges.hold(answer.waiting))
+        if not answer.waiting:
+            return answer
+        return replace(answer, held=self.held_exchanges.hold(*answer.waiting, stored=answer.stored))
 
     # --- posts -----------------------------------------------------------------------------------------------------
 

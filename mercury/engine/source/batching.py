@@ -22,18 +22,22 @@ from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
 SMALLER = 8
 
 
-def in_batches(record: RmsRecord, due: Sequence[OutboundMessage]) -> Iterator[list[OutboundMessage]]:
+def in_batches(
+    record: RmsRecord, due: Sequence[OutboundMessage], most_requests: int | None = None
+) -> Iterator[list[OutboundMessage]]:
     """The due messages of a sequence, in order, divided into batches; each has at least one message.
 
     The messages of a batch have consecutive numbers and as many transmissions so far.
 
     :param due: ordered by number.
+    :param most_requests: the most requests of a batch whose responses come on its connection; ``None`` = no limit.
     """
     together: list[OutboundMessage] = []
     size = 0
     for row in due:
         added = size + len(row.payload)
-        if together and added <= record.batch_size and _continues(record, together, row):
+        full = most_requests is not None and len(together) >= most_requests and answered_there(record, row)
+        if together and added <= record.batch_size and not full and _continues(record, together, row):
             together.append(row)
             size = added
             continue
@@ -56,7 +60,7 @@ def waits_for_batch(rows: Sequence[OutboundMessage], record: RmsRecord | None, n
         return None  # also if the clock was set back
     if len(rows) >= record.batch_messages or sum(len(row.payload) for row in rows) >= record.batch_size:
         return None  # a batch is full, or the destination takes none
-    batched = all(row.kind is OutboundKind.MESSAGE and _may_be_batched(record, row) for row in rows)
+    batched = all(row.kind is OutboundKind.MESSAGE and may_be_batched(record, row) for row in rows)
     return until if batched else None
 
 
@@ -95,15 +99,21 @@ def _continues(record: RmsRecord, together: Sequence[OutboundMessage], row: Outb
         len(together) < record.batch_messages // SMALLER ** min(row.attempts, SMALLER)
         and row.number == (before.number or 0) + 1
         and row.attempts == first.attempts
-        and _may_be_batched(record, row)
-        and (len(together) > 1 or _may_be_batched(record, first))
+        and may_be_batched(record, row)
+        and (len(together) > 1 or may_be_batched(record, first))
         and reply_to_of(record, row) == reply_to_of(record, first)
+        # One-way messages are acknowledged at once, and the exchange of requests may be held.
+        and answered_there(record, row) == answered_there(record, first)
     )
 
 
-def _may_be_batched(record: RmsRecord, row: OutboundMessage) -> bool:
-    """Whether a batch has all that a message needs. A response on its connection needs an exchange of its own."""
+def answered_there(record: RmsRecord, row: OutboundMessage) -> bool:
+    """Whether the response to a message comes on its connection."""
+    return row.expects_response and record.channel.reply_to.anonymous
+
+
+def may_be_batched(record: RmsRecord, row: OutboundMessage) -> bool:
+    """Whether a batch has all that a message needs."""
     channel = record.channel
     needs_more = row.headers or row.to_parameters or row.attachments is not None or row.last or row.damaged
-    answered_there = row.expects_response and channel.reply_to.anonymous
-    return not (needs_more or answered_there or channel.plain or channel.policy.mtom)
+    return record.batch_messages > 1 and not (needs_more or channel.plain or channel.policy.mtom)

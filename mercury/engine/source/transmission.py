@@ -196,7 +196,8 @@ class KeyWork:
             again = tuple(row.number or 0 for row in due if row.attempts)
             self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due), again))
         beside = self._acknowledgement_beside_replies(tx, record) if due else ()
-        for together in in_batches(record, due):
+        most = self.context.answered_together.most(self.key, self.now)
+        for together in in_batches(record, due, most):
             self._transmit_together(tx, record, together, beside, last=together[-1] is due[-1])
         tx.rms.transmitted(due)
         times = [row.due for row in rows]

@@ -199,8 +199,12 @@ class Served:
         answers = self.node.receive([arrival])
         assert answers is not None
         answer = answers[0]
-        if answer.waiting is not None:
-            answer = Answer(http=answer.http, waiting=answer.waiting, held=self.held_exchanges.hold(answer.waiting))
+        if answer.waiting:
+            answer = Answer(
+                http=answer.http,
+                waiting=answer.waiting,
+                held=self.held_exchanges.hold(*answer.waiting, stored=answer.stored),
+            )
         on_answer(answer)
 
 

@@ -477,7 +477,7 @@ async def test_client_that_has_left_gets_nothing_and_its_exchange_is_released() 
     await server.read(request())
     server.protocol.connection_lost(None)
     assert not server.state.tasks
-    held = HeldExchange(cast("Any", None), cast("Any", None))
+    held = HeldExchange(())
     await server.answer(Answer(http=DONE.http, held=held))
     assert server.transport.writes == []
     assert server.engine.held_exchanges.released == [held]

@@ -8,11 +8,14 @@ import pytest
 
 from mercury.engine.exchange import HeldExchange, PendingResponse, Response
 from mercury.engine.runtime.held_exchanges import REORDERING, REPETITIONS, HeldExchanges
-from mercury.statemachine.messages import EndpointReference, SequenceHeader
+from mercury.statemachine.messages import BatchLimits, EndpointReference, SequenceHeader
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.storage.names import request_name
 from mercury.testing.clock import FakeClock
-from mercury.wire.envelope import EMPTY, Envelope
+from mercury.wire.decode import decode
+from mercury.wire.envelope import EMPTY, Envelope, HttpMessage, MessageBatch, Payload
+
+BATCHES = BatchLimits(10, 1000)
 
 
 def response(message_id: str, number: int = 0) -> Response:
@@ -27,6 +30,32 @@ def response(message_id: str, number: int = 0) -> Response:
         body=EMPTY,
     )
     return Response(request=request_name("urn:s", number), envelope=envelope)
+
+
+def numbered(number: int, identifier: str = "urn:answers", batches: BatchLimits | None = BATCHES) -> Response:
+    """The response to the request of this number, with the same number in its sequence."""
+    found = response(f"urn:{number}", number)
+    payload = Payload(b"<answer/>", "{}answer")
+    envelope = replace(found.envelope, body=payload, sequence=SequenceHeader(identifier, number))
+    return replace(found, envelope=envelope, batches=batches)
+
+
+def batch_of(*numbers: int) -> tuple[PendingResponse, ...]:
+    """What the exchange of a batch of requests waits for."""
+    return tuple(PendingResponse(message_id=f"urn:{each}", sequence="urn:s", number=each) for each in numbers)
+
+
+def responses_of(held: HeldExchange) -> list[str | None]:
+    """The requests that the answer to an exchange has responses to."""
+    http = held.response.result(0)
+    return [] if http is None else related(http)
+
+
+def related(http: HttpMessage) -> list[str | None]:
+    envelope = decode(http.body, http.content_type, replies=True)
+    if not isinstance(envelope.body, MessageBatch):
+        return [envelope.relates_to]
+    return [each.relates_to for each in envelope.body.messages]
 
 
 def behind(parking: HeldExchanges, number: int, missing: int, *, fetches: bool = True) -> HeldExchange:
@@ -187,3 +216,113 @@ def test_an_exchange_that_is_given_up_is_answered_without_its_response_and_other
     parking.release([response("urn:1")])
     parking.give_up(again)  # too late: it has its response
     assert again.response.result(0) is not None
+
+
+# --- batches of requests ---------------------------------------------------------------------------------------------
+
+
+def test_exchange_of_a_batch_is_answered_once_all_its_responses_exist() -> None:
+    parking = HeldExchanges()
+    held = parking.hold(*batch_of(1, 2, 3))
+    parking.release([numbered(2)])
+    parking.release([numbered(1), numbered(9)])
+    assert not held.response.done()
+    assert [each.number for each in parking.waiting()] == [3]
+    parking.release([numbered(3)])
+    assert responses_of(held) == ["urn:1", "urn:2", "urn:3"]
+    assert not parking
+
+
+def test_responses_that_exist_already_count() -> None:
+    parking = HeldExchanges()
+    with parking.storing():
+        parking.release([numbered(2)])  # by another thread, meanwhile
+        held = parking.hold(*batch_of(1, 2, 3), stored=[numbered(1)])
+        all_exist = parking.hold(*batch_of(1, 2), stored=[numbered(1)])
+    assert [each.number for each in parking.waiting()] == [3]
+    assert responses_of(all_exist) == ["urn:1", "urn:2"]
+    parking.release([numbered(3)])
+    assert responses_of(held) == ["urn:1", "urn:2", "urn:3"]
+
+
+def test_request_of_a_batch_that_was_repeated_alone_has_its_response_in_both_exchanges() -> None:
+    parking = HeldExchanges()
+    batch, alone = parking.hold(*batch_of(1, 2)), parking.hold(*batch_of(2))
+    parking.release([numbered(2)])
+    assert responses_of(alone) == ["urn:2"]
+    parking.let_go(alone)
+    parking.release([numbered(1)])
+    assert responses_of(batch) == ["urn:1", "urn:2"]
+
+
+@pytest.mark.parametrize("how", ["gives up", "stops", "time is over"])
+def test_exchange_that_ends_earlier_has_the_responses_that_exist(how: str) -> None:
+    parking = HeldExchanges()
+    held, without = parking.hold(*batch_of(1, 2, 3)), parking.hold(*batch_of(4, 5))
+    parking.release([numbered(1), numbered(2)])
+    if how == "time is over":
+        http = parking.so_far(held)
+        assert http is not None
+        assert related(http) == ["urn:1", "urn:2"]
+        assert parking.so_far(without) is None
+    elif how == "gives up":
+        parking.give_up(held)
+        parking.give_up(without)
+    else:
+        parking.release_all()
+    if how != "time is over":
+        assert responses_of(held) == ["urn:1", "urn:2"]
+        assert without.response.result(0) is None
+    assert parking.waiting() == []
+    parking.release([numbered(3)])
+
+
+@pytest.mark.parametrize(
+    ("others", "fit"),
+    [
+        pytest.param([numbered(2), numbered(3)], 3, id="all"),
+        pytest.param([numbered(3)], 1, id="numbers that do not follow each other"),
+        pytest.param([numbered(2, batches=None), numbered(3)], 1, id="a response that leaves alone"),
+        pytest.param([numbered(2, "urn:successor"), numbered(3)], 1, id="another sequence"),
+    ],
+)
+def test_responses_that_do_not_fit_in_one_envelope_are_left_for_the_repetitions_of_their_requests(
+    others: list[Response], fit: int
+) -> None:
+    parking = HeldExchanges()
+    held = parking.hold(
+        *batch_of(1, *(int(each.envelope.relates_to[4:]) for each in others if each.envelope.relates_to))
+    )
+    parking.release([*others, numbered(1)])
+    assert responses_of(held) == ["urn:1", "urn:2", "urn:3"][:fit]
+
+
+def test_batch_of_responses_is_no_larger_than_its_client_takes() -> None:
+    parking = HeldExchanges()
+    for limits, fit in ((BatchLimits(2, 1000), 2), (BatchLimits(10, len(b"<answer/>") * 3), 3), (BatchLimits(0, 0), 1)):
+        held = parking.hold(*batch_of(1, 2, 3, 4))
+        parking.release([numbered(number, batches=limits) for number in (1, 2, 3, 4)])
+        assert len(responses_of(held)) == fit
+
+
+def test_acknowledgement_of_responses_is_requested_with_the_answer_to_a_repeated_batch() -> None:
+    parking = HeldExchanges()
+    first, second = batch_of(1, 2)
+    held = parking.hold(first, replace(second, repeated=True))
+    parking.release([numbered(1), numbered(2)])
+    http = held.response.result(0)
+    assert http is not None
+    assert [each.identifier for each in decode(http.body, http.content_type, replies=True).ack_requests] == [
+        "urn:answers"
+    ]
+
+
+def test_large_responses_are_not_kept_in_memory_until_the_last_one_exists() -> None:
+    parking = HeldExchanges()
+    held = parking.hold(*batch_of(1, 2, 3))
+    limits = BatchLimits(10, len(b"<answer/>") * 2)
+    parking.release([numbered(1, batches=limits)])
+    assert not held.response.done()
+    parking.release([numbered(2, batches=limits)])
+    assert responses_of(held) == ["urn:1", "urn:2"]
+    assert not parking, "the third one comes when its request is repeated"
