@@ -43,7 +43,7 @@ log = logging.getLogger("mercury.endpoint")
 SMALL = 64 * 1024
 
 #: Seconds for which the exchange of a batch, when it has some of its responses, waits for another one.
-ANOTHER = 0.25
+ANOTHER = 0.5
 
 #: The answer to a GET when ``http.max_sending_bytes`` is reached.
 _UNSENT = HttpMessage(b"Too many answers are being sent; try again later.\n", TEXT_TYPE, status=503)
