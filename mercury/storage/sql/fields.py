@@ -184,8 +184,11 @@ def nullable(field: Callable[..., Field], name: str, of: str | None = None, **mo
 
 
 def choice(name: str, kind: type[K], of: str | None = None, **more: Any) -> Field:
-    """A member of an enumeration, stored as its value."""
-    return text(name, of, **{"kept": ".value", "read": kind} | more)
+    """A member of an enumeration, stored as its value.
+
+    ``_value_`` is that value as a plain attribute; ``value`` takes two calls in Python.
+    """
+    return text(name, of, **{"kept": "._value_", "read": kind} | more)
 
 
 def nullable_choice(name: str, kind: type[K], of: str | None = None) -> Field:

@@ -32,6 +32,8 @@ NOT_COMMITTED = "a statement had failed, and PostgreSQL has rolled back the tran
 UNKNOWN_STATEMENT = b"26000"
 #: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
 DEALLOCATES = re.compile(r"\b(?:drop|alter|rollback|discard|deallocate)\b", re.IGNORECASE)
+#: The most characters of a statement for which it is remembered whether it may deallocate others.
+MOST_REMEMBERED = 2000
 _PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)([sb]))")
 _FORMATS = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
@@ -283,7 +285,7 @@ class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
     """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others."""
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
-        if not isinstance(query, str) or DEALLOCATES.search(query):
+        if not isinstance(query, str) or _may_deallocate(query):
             _doubt(self.connection)
         return super().execute(query, *arguments, **options)
 
@@ -370,6 +372,16 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self.session.doubtful = True
         with super().transaction(savepoint_name, force_rollback) as transaction:
             yield transaction
+
+
+def _may_deallocate(statement: str) -> bool:
+    # Statements with literals may be as long as what they store: they are not kept in memory.
+    return _searched(statement) if len(statement) <= MOST_REMEMBERED else DEALLOCATES.search(statement) is not None
+
+
+@lru_cache(maxsize=512)
+def _searched(statement: str) -> bool:
+    return DEALLOCATES.search(statement) is not None
 
 
 def _doubt(connection: object) -> None:
