@@ -196,8 +196,7 @@ class KeyWork:
             again = tuple(row.number or 0 for row in due if row.attempts)
             self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due), again))
         beside = self._acknowledgement_beside_replies(tx, record) if due else ()
-        most = self.context.answered_together.most(self.key, self.now)
-        for together in in_batches(record, due, most):
+        for together in in_batches(record, due, self.context.answered_together.most(self.key, self.now)):
             self._transmit_together(tx, record, together, beside, last=together[-1] is due[-1])
         tx.rms.transmitted(due)
         times = [row.due for row in rows]
