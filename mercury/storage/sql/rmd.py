@@ -14,7 +14,7 @@ from mercury.storage.records import RmdRecord
 from mercury.storage.sql import ahead as queries
 from mercury.storage.sql.codec import rmd_record, rmd_values
 from mercury.storage.sql.dialect import chunks
-from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.prepared import Prepared, Row, among
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE
 from mercury.storage.sql.statements import Statements
 
@@ -84,10 +84,10 @@ WAITING_BYTES = Prepared(
 #: The counts of all, and of one owner.
 OPEN_COUNTS, ENDED_COUNTS_OF = (
     tuple(
-        Prepared(select(func.count().label("count")).select_from(TABLE).where(wanted, *of_owner))
+        Prepared(select(func.count().label(name)).select_from(TABLE).where(wanted, *of_owner))
         for of_owner in ((), (TABLE.c.owner == bindparam("of_owner"),))
     )
-    for wanted in (TABLE.c.ended_at.is_(None), ENDED)
+    for name, wanted in (("open", TABLE.c.ended_at.is_(None)), ("ended", ENDED))
 )
 
 
@@ -159,7 +159,7 @@ class SqlRmd:
         return [row["identifier"] for row in rows]
 
     def open_count(self, owner: str | None = None) -> int:
-        return self._count(OPEN_COUNTS, owner)
+        return int(self._count(OPEN_COUNTS, owner)["open"])
 
     def idle(self, heard_before: float, limit: int, owner: str | None = None, *, waiting: bool = False) -> list[str]:
         made_by_peers = and_(TABLE.c.ended_at.is_(None), TABLE.c.create_message_id.is_not(None))
@@ -178,7 +178,7 @@ class SqlRmd:
 
     def ended_count(self, owner: str | None = None, since: float | None = None, *, given_up: bool | None = None) -> int:
         if since is None and given_up is None:
-            return self._count(ENDED_COUNTS_OF, owner)
+            return int(self._count(ENDED_COUNTS_OF, owner)["ended"])
         query = select(func.count().label("ended")).select_from(TABLE).where(ENDED)
         if owner is not None:
             query = query.where(TABLE.c.owner == owner)
@@ -188,9 +188,9 @@ class SqlRmd:
             query = query.where(TABLE.c.given_up == given_up)
         return int(self._tx.read(query)[0]["ended"])
 
-    def _count(self, queries: tuple[Prepared, ...], owner: str | None) -> int:
-        rows = self._tx.read(queries[0]) if owner is None else self._tx.read(queries[1], {"of_owner": owner})
-        return int(rows[0]["count"])
+    def _count(self, counts: tuple[Prepared, ...], owner: str | None) -> Row:
+        of_all, of_one = counts
+        return (self._tx.read(of_all) if owner is None else self._tx.read(of_one, {"of_owner": owner}))[0]
 
     def most_ended(self) -> tuple[str, int]:
         rows = self._tx.read(MOST_ENDED)
