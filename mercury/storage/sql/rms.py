@@ -219,4 +219,4 @@ def _changing(record: RmsRecord) -> Values:
 
 
 def _index(records: list[RmsRecord], record: RmsRecord) -> int:
-    return next(index for index, known in enumerate(records) if known.id == record.id)
+    return [known.id for known in records].index(record.id)
