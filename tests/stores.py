@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
@@ -19,9 +20,33 @@ def _memory(_request: pytest.FixtureRequest, _folder: Path, _fill: Fill | None) 
     return lambda: "memory:"
 
 
-def _sqlite(_request: pytest.FixtureRequest, folder: Path, _fill: Fill | None) -> NewUrl:
+@pytest.fixture(scope="session")
+def filled_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Fill], Path]:
+    """SQLite files by what fills them, made once. Nobody may change them."""
+    made: dict[Fill, Path] = {}
+
+    def find(fill: Fill) -> Path:
+        if fill not in made:
+            folder = tmp_path_factory.mktemp("filled")
+            fill(f"sqlite:///{folder}/store.db")
+            assert [path.name for path in folder.iterdir()] == ["store.db"], "it is closed, so the file has everything"
+            made[fill] = folder / "store.db"
+        return made[fill]
+
+    return find
+
+
+def _sqlite(request: pytest.FixtureRequest, folder: Path, fill: Fill | None) -> NewUrl:
     numbers = count(1)
-    return lambda: f"sqlite:///{folder}/store{next(numbers)}.db"
+
+    def create() -> str:
+        path = folder / f"store{next(numbers)}.db"
+        if fill is not None:
+            files: Callable[[Fill], Path] = request.getfixturevalue("filled_files")
+            shutil.copyfile(files(fill), path)
+        return f"sqlite:///{path}"
+
+    return create
 
 
 def _postgres(request: pytest.FixtureRequest, _folder: Path, fill: Fill | None) -> NewUrl:
@@ -39,7 +64,7 @@ def urls_of(kind: str, request: pytest.FixtureRequest, folder: Path, fill: Fill 
     """Where empty stores of a kind are; they end with the test.
 
     :param folder: for files.
-    :param fill: makes the tables of a database on a server: a copy is faster than a new database. The other kinds make
-        them when the store is opened.
+    :param fill: makes the tables of a database, which is then copied: that is faster than to make them again. Without
+        it they are made when the store is opened.
     """
     return KINDS[kind](request, folder, fill)
