@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from mercury.storage.opening import open_engine, open_sql_store
+from mercury.storage.sql.versions import renew_id
 from tests.acceptance.processes import Ended
 from tests.storage.placed_orders import PairOf, pairs
 from tests.stores import EVERY, SQL, NewUrl, urls_of
@@ -15,10 +17,30 @@ from tests.stores import EVERY, SQL, NewUrl, urls_of
 Command = Callable[..., Ended]
 
 
+def fill(url: str) -> None:
+    """Mercury's tables in an empty database, without a session left in it."""
+    open_sql_store(url).close()
+
+
+def store_urls(kind: str, request: pytest.FixtureRequest, folder: Path) -> NewUrl:
+    """The URLs of empty stores of a kind, each with an id of its own; those in a database have their tables."""
+    copies = urls_of(kind, request, folder, fill)
+
+    def create() -> str:
+        url = copies()
+        if kind in SQL:
+            engine = open_engine(url)
+            renew_id(engine)
+            engine.dispose()
+        return url
+
+    return create
+
+
 @pytest.fixture(params=EVERY)
 def any_urls(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
     """The URLs of empty stores of one kind, for each kind."""
-    return urls_of(request.param, request, tmp_path)
+    return store_urls(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -30,12 +52,24 @@ def any_url(any_urls: NewUrl) -> str:
 @pytest.fixture(params=SQL)
 def sql_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store of each kind that is in a database."""
-    return urls_of(request.param, request, tmp_path)()
+    return store_urls(request.param, request, tmp_path)()
 
 
 @pytest.fixture
 def postgres_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty PostgreSQL database."""
+    """The URL of an empty store in PostgreSQL."""
+    return store_urls("postgres", request, tmp_path)()
+
+
+@pytest.fixture(params=SQL)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without tables, of each kind."""
+    return urls_of(request.param, request, tmp_path)()
+
+
+@pytest.fixture
+def empty_postgres_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a PostgreSQL database without tables."""
     return urls_of("postgres", request, tmp_path)()
 
 

@@ -39,9 +39,9 @@ def tables(url: str) -> list[str]:
     return sorted(found)
 
 
-def test_the_migrations_make_what_the_code_works_with(sql_url: str) -> None:
-    open_store(sql_url).close()
-    engine = create_engine(sql_url)
+def test_the_migrations_make_what_the_code_works_with(empty_url: str) -> None:
+    open_store(empty_url).close()
+    engine = create_engine(empty_url)
     with engine.connect() as connection:
         options = {"compare_type": True, "compare_server_default": True, "version_table": VERSION_TABLE}
         context = MigrationContext.configure(connection, opts=options)
@@ -72,13 +72,13 @@ def test_make_connection_finds_by_an_index(tmp_path: Path, query: Any, index: st
     assert not any(step.startswith("SCAN") for step in plan), plan
 
 
-def test_processes_that_find_an_empty_database_at_once_make_one_schema(postgres_url: str) -> None:
+def test_processes_that_find_an_empty_database_at_once_make_one_schema(empty_postgres_url: str) -> None:
     with ThreadPoolExecutor(4) as pool:
-        stores = list(pool.map(lambda _: open_sql_store(postgres_url), range(4)))
+        stores = list(pool.map(lambda _: open_sql_store(empty_postgres_url), range(4)))
     assert len({store.id for store in stores}) == 1
     for store in stores:
         store.close()
-    assert set(tables(postgres_url)) == {*METADATA.tables, VERSION_TABLE}
+    assert set(tables(empty_postgres_url)) == {*METADATA.tables, VERSION_TABLE}
 
 
 def test_processes_that_find_an_empty_file_at_once_make_one_schema(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ def test_threads_that_make_the_schemas_of_several_databases_at_once_do_not_mix_t
     ("version", "advice"), [("0000", "run 'mercury db upgrade'"), ("9999", "upgrade Mercury")], ids=["old", "new"]
 )
 def test_a_process_refuses_a_schema_that_it_does_not_know_and_says_what_to_run(
-    sql_url: str, version: str, advice: str, monkeypatch: pytest.MonkeyPatch
+    empty_url: str, version: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_store(sql_url).close()
+    open_store(empty_url).close()
     monkeypatch.setattr("mercury.storage.sql.versions.KNOWN", ("0000", HEAD))
-    say(sql_url, version)
+    say(empty_url, version)
     with pytest.raises(ConfigurationError, match=f"schema {version}.*{advice}"):
-        Mercury(sql_url)
+        Mercury(empty_url)
 
 
 def test_a_newer_schema_is_refused_by_every_command_and_left_as_it_is(tmp_path: Path, command: Command) -> None:
@@ -127,20 +127,20 @@ def test_a_newer_schema_is_refused_by_every_command_and_left_as_it_is(tmp_path: 
     assert (tmp_path / "store.db").read_bytes() == before
 
 
-def test_an_empty_database_is_left_empty_by_status_and_filled_by_upgrade(sql_url: str, command: Command) -> None:
-    engine = create_engine(sql_url)
+def test_an_empty_database_is_left_empty_by_status_and_filled_by_upgrade(empty_url: str, command: Command) -> None:
+    engine = create_engine(empty_url)
     engine.connect().close()  # the file is there now
     engine.dispose()
-    status = mercury("db", "status", MERCURY_STORE=sql_url)
+    status = mercury("db", "status", MERCURY_STORE=empty_url)
     assert (status.code, status.err) == (0, "")
     assert "empty" in status.out
-    assert tables(sql_url) == []
-    first = command("db", "upgrade", "--store", sql_url, "-o", "json")
+    assert tables(empty_url) == []
+    first = command("db", "upgrade", "--store", empty_url, "-o", "json")
     assert (first.code, first.value["before"], first.value["after"]) == (0, None, HEAD)
-    second = command("db", "upgrade", "--store", sql_url, "-o", "json")
+    second = command("db", "upgrade", "--store", empty_url, "-o", "json")
     assert second.value == {**first.value, "before": HEAD}
-    assert command("db", "status", "--store", sql_url, "-o", "json").value["id"] == first.value["id"]
-    store = open_sql_store(sql_url)
+    assert command("db", "status", "--store", empty_url, "-o", "json").value["id"] == first.value["id"]
+    store = open_sql_store(empty_url)
     assert store.id == first.value["id"]
     store.close()
 

@@ -64,23 +64,23 @@ def executed(engine: Engine) -> Iterator[list[str]]:
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_an_older_schema_is_refused_with_the_command_and_upgraded_by_it(sql_url: str, command: Command) -> None:
-    make_oldest(sql_url)
+def test_an_older_schema_is_refused_with_the_command_and_upgraded_by_it(empty_url: str, command: Command) -> None:
+    make_oldest(empty_url)
     with pytest.raises(ConfigurationError, match=f"schema {OLDEST}, this Mercury needs {HEAD}.*go on meanwhile"):
-        open_sql_store(sql_url)
-    status = command("db", "status", "--store", sql_url, "-o", "json")
+        open_sql_store(empty_url)
+    status = command("db", "status", "--store", empty_url, "-o", "json")
     assert (status.code, status.value["schema"], status.value["usable"]) == (1, OLDEST, False)
     assert "processes may use the store meanwhile" in status.value["advice"]
-    done = command("db", "upgrade", "--store", sql_url, "-o", "json").value
+    done = command("db", "upgrade", "--store", empty_url, "-o", "json").value
     assert (done["before"], done["after"], done["id"]) == (OLDEST, HEAD, status.value["id"])
-    status = command("db", "status", "--store", sql_url, "-o", "json")
+    status = command("db", "status", "--store", empty_url, "-o", "json")
     assert (status.code, status.value["oldest"], status.value["advice"]) == (0, OLDEST, "up to date")
-    open_sql_store(sql_url).close()
+    open_sql_store(empty_url).close()
 
 
-def test_an_upgraded_database_has_the_schema_of_a_new_one(sql_url: str) -> None:
-    make_oldest(sql_url)
-    with opened(sql_url) as engine:
+def test_an_upgraded_database_has_the_schema_of_a_new_one(empty_url: str) -> None:
+    make_oldest(empty_url)
+    with opened(empty_url) as engine:
         upgrades.upgrade(engine)
         dialect = dialect_of(engine)
         assert dialect is not None
@@ -93,40 +93,40 @@ def test_an_upgraded_database_has_the_schema_of_a_new_one(sql_url: str) -> None:
     assert [tuple(row) for row in said] == [(HEAD, OLDEST)]
 
 
-def test_a_newer_schema_that_names_this_version_is_used_as_it_is(sql_url: str, command: Command) -> None:
-    become_newer(sql_url, oldest=HEAD)
-    store = open_sql_store(sql_url)
+def test_a_newer_schema_that_names_this_version_is_used_as_it_is(empty_url: str, command: Command) -> None:
+    become_newer(empty_url, oldest=HEAD)
+    store = open_sql_store(empty_url)
     identifier = store.id
     store.close()
-    status = command("db", "status", "--store", sql_url, "-o", "json")
+    status = command("db", "status", "--store", empty_url, "-o", "json")
     assert (status.code, status.value["schema"], status.value["usable"]) == (0, NEWER, True)
     assert (status.value["id"], status.value["oldest"]) == (identifier, HEAD)
     assert "which can use it too" in status.value["advice"]
-    assert command("db", "upgrade", "--store", sql_url, "-o", "json").value["after"] == NEWER
-    assert command("dlq", "list", "--store", sql_url).code == 0
-    assert command("db", "renew-id", "--store", sql_url).code == 0
+    assert command("db", "upgrade", "--store", empty_url, "-o", "json").value["after"] == NEWER
+    assert command("dlq", "list", "--store", empty_url).code == 0
+    assert command("db", "renew-id", "--store", empty_url).code == 0
 
 
 @pytest.mark.parametrize("oldest", ["0003", None], ids=["it names a later one", "it does not say"])
-def test_a_newer_schema_that_does_not_name_this_version_is_refused(sql_url: str, oldest: str | None) -> None:
-    become_newer(sql_url, oldest or HEAD)
+def test_a_newer_schema_that_does_not_name_this_version_is_refused(empty_url: str, oldest: str | None) -> None:
+    become_newer(empty_url, oldest or HEAD)
     if oldest is None:
-        with opened(sql_url) as engine, engine.begin() as connection:
+        with opened(empty_url) as engine, engine.begin() as connection:
             connection.execute(text("delete from mercury_compatibility"))
     with pytest.raises(ConfigurationError, match=f"schema {NEWER} is of a newer Mercury.*upgrade Mercury"):
-        open_sql_store(sql_url)
-    with opened(sql_url) as engine, pytest.raises(ConfigurationError, match="upgrade Mercury"):
+        open_sql_store(empty_url)
+    with opened(empty_url) as engine, pytest.raises(ConfigurationError, match="upgrade Mercury"):
         upgrades.upgrade(engine)
 
 
 def test_an_older_schema_that_lost_something_is_upgraded_only_without_processes(
-    sql_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+    empty_url: str, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_oldest(sql_url)
+    make_oldest(empty_url)
     monkeypatch.setattr("mercury.storage.sql.versions.OLDEST", HEAD)
     with pytest.raises(ConfigurationError, match="stop what uses it, then run 'mercury db upgrade'"):
-        open_sql_store(sql_url)
-    assert "stop all processes" in command("db", "status", "--store", sql_url, "-o", "json").value["advice"]
+        open_sql_store(empty_url)
+    assert "stop all processes" in command("db", "status", "--store", empty_url, "-o", "json").value["advice"]
 
 
 @pytest.fixture
@@ -145,11 +145,11 @@ def step(monkeypatch: pytest.MonkeyPatch) -> None:
 CLAIM = "insert into mercury_claim values ('a', 'b', 1, 0)"
 
 
-def test_an_upgrade_waits_for_a_long_transaction_and_lets_others_pass(postgres_url: str, step: None) -> None:
-    make_oldest(postgres_url)
-    others = create_engine(postgres_url, connect_args={"options": "-c lock_timeout=2000"})
+def test_an_upgrade_waits_for_a_long_transaction_and_lets_others_pass(empty_postgres_url: str, step: None) -> None:
+    make_oldest(empty_postgres_url)
+    others = create_engine(empty_postgres_url, connect_args={"options": "-c lock_timeout=2000"})
     pauses: list[float] = []
-    with opened(postgres_url) as engine, others.connect() as long, others.connect() as other:
+    with opened(empty_postgres_url) as engine, others.connect() as long, others.connect() as other:
         long.execute(text(CLAIM))
 
         def pause(seconds: float) -> None:
@@ -167,11 +167,11 @@ def test_an_upgrade_waits_for_a_long_transaction_and_lets_others_pass(postgres_u
 WAITS = "select count(*) from pg_locks where not granted and mode = 'AccessExclusiveLock'"
 
 
-def test_an_upgrade_lets_a_reader_pass_while_it_waits(postgres_url: str, step: None) -> None:
-    make_oldest(postgres_url)
-    others = create_engine(postgres_url, connect_args={"options": "-c lock_timeout=5000"})
+def test_an_upgrade_lets_a_reader_pass_while_it_waits(empty_postgres_url: str, step: None) -> None:
+    make_oldest(empty_postgres_url)
+    others = create_engine(empty_postgres_url, connect_args={"options": "-c lock_timeout=5000"})
     ended = threading.Event()
-    with opened(postgres_url) as engine, others.connect() as long, others.connect() as other:
+    with opened(empty_postgres_url) as engine, others.connect() as long, others.connect() as other:
         long.execute(text(CLAIM))
 
         def wait(_seconds: float) -> None:
@@ -191,13 +191,13 @@ def test_an_upgrade_lets_a_reader_pass_while_it_waits(postgres_url: str, step: N
 
 
 def test_an_upgrade_that_never_gets_the_locks_changes_nothing(
-    postgres_url: str, step: None, monkeypatch: pytest.MonkeyPatch
+    empty_postgres_url: str, step: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make_oldest(postgres_url)
+    make_oldest(empty_postgres_url)
     monkeypatch.setattr(upgrades, "ATTEMPTS", 2)
-    others = create_engine(postgres_url)
+    others = create_engine(empty_postgres_url)
     pauses: list[float] = []
-    with opened(postgres_url) as engine, others.connect() as long:
+    with opened(empty_postgres_url) as engine, others.connect() as long:
         long.execute(text(CLAIM))
         with pytest.raises(TransientStorageError, match=r"in 2 attempts.*nothing is changed.*pg_stat_activity"):
             upgrades.upgrade(engine, pauses.append)
@@ -225,31 +225,31 @@ def interrupt(connection: Connection) -> None:
 
 @pytest.mark.parametrize("damage", [drop, interrupt], ids=["missing", "interrupted"])
 def test_an_index_of_a_table_in_use_is_created_without_keeping_writers_waiting(
-    postgres_url: str, damage: Callable[[Connection], None]
+    empty_postgres_url: str, damage: Callable[[Connection], None]
 ) -> None:
-    open_sql_store(postgres_url).close()
-    with opened(postgres_url) as engine, engine.begin() as connection:
+    open_sql_store(empty_postgres_url).close()
+    with opened(empty_postgres_url) as engine, engine.begin() as connection:
         damage(connection)
-    assert not has(postgres_url, INDEX)
-    with opened(postgres_url) as engine, executed(engine) as statements:
+    assert not has(empty_postgres_url, INDEX)
+    with opened(empty_postgres_url) as engine, executed(engine) as statements:
         upgrades.upgrade(engine)
-    assert has(postgres_url, INDEX)
+    assert has(empty_postgres_url, INDEX)
     made = [each for each in statements if "INDEX" in each.split()[:3]]
     assert any(each.startswith(f"CREATE INDEX CONCURRENTLY {INDEX} ON mercury_rms_message") for each in made), made
     assert all("CONCURRENTLY" in each for each in made), made
 
 
-def test_an_index_that_another_process_creates_is_left_to_it(postgres_url: str) -> None:
-    open_sql_store(postgres_url).close()
-    with opened(postgres_url) as engine, engine.connect() as another:
+def test_an_index_that_another_process_creates_is_left_to_it(empty_postgres_url: str) -> None:
+    open_sql_store(empty_postgres_url).close()
+    with opened(empty_postgres_url) as engine, engine.connect() as another:
         drop(another)
         another.commit()
         another.execute(text(f"select pg_advisory_lock({INDEX_LOCK})"))
         upgrades.upgrade(engine)
-        assert not has(postgres_url, INDEX)
+        assert not has(empty_postgres_url, INDEX)
         another.execute(text(f"select pg_advisory_unlock({INDEX_LOCK})"))
         upgrades.upgrade(engine)
-    assert has(postgres_url, INDEX)
+    assert has(empty_postgres_url, INDEX)
 
 
 def test_an_index_that_is_missing_in_a_file_is_created_with_the_step(tmp_path: Path) -> None:
