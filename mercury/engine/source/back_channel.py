@@ -8,7 +8,7 @@ from dataclasses import replace
 from mercury.engine import envelopes
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter
-from mercury.engine.exchange import PendingResponse, Response
+from mercury.engine.exchange import PendingResponse, Response, size_of
 from mercury.engine.ids import Ids
 from mercury.engine.refusal import with_status
 from mercury.engine.source.batching import may_be_batched
@@ -93,19 +93,14 @@ def _follows(response: Response, before: Response) -> bool:
 def _together(found: Sequence[Response]) -> list[Response]:
     """The first ones, by their numbers, that fit in one envelope."""
     ordered = sorted(found, key=_number)
-    together, size = ordered[:1], len(_xml(ordered[0]))
+    together, size = ordered[:1], size_of(ordered[0].envelope) or 0
     limits = together[0].batches
     for each in ordered[1:]:
-        size += len(_xml(each))
+        size += size_of(each.envelope) or 0
         if limits is None or len(together) >= limits.messages or size > limits.size or not _follows(each, together[-1]):
             break
         together.append(each)
     return together
-
-
-def _xml(response: Response) -> bytes:
-    body = response.envelope.body
-    return body.xml if isinstance(body, Payload) else b""
 
 
 def _batch(together: Sequence[Response], ids: Ids) -> Envelope:
