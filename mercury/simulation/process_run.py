@@ -34,7 +34,7 @@ class ProcessRun:
     application: SimulatedApplication
     workers: dict[Topic, Worker]
     arrivals: list[tuple[Arrival, OnReply | None]] = field(default_factory=list)
-    held_exchanges: HeldExchanges = field(default_factory=HeldExchanges)
+    held_exchanges: HeldExchanges = field(init=False)
     #: The topics whose workers a commit has woken.
     woken: set[Topic] = field(default_factory=set)
     #: When each worker's next work was due, after its last run.
@@ -45,6 +45,9 @@ class ProcessRun:
     poll_at: float = 0.0
     work_at: float | None = None
     receiving: bool = False
+
+    def __post_init__(self) -> None:
+        self.held_exchanges = HeldExchanges(ids=self.engine.ids)
 
     def forget(self, topics: frozenset[Topic]) -> None:
         """A commit has changed when work of these kinds is due: the store is asked again."""

@@ -200,6 +200,11 @@ class Engine:
         """
         return self._context.security.secured_reply(http, service, request)
 
+    @property
+    def ids(self) -> Ids:
+        """Where its identifiers come from."""
+        return self._context.ids
+
     def respond(self, waiting: Sequence[PendingResponse], now: float, *, partly: bool = False) -> HttpMessage | None:
         """The responses that a held exchange waits for; ``None`` = they are not stored yet.
 

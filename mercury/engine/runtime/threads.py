@@ -90,7 +90,7 @@ class Runtime:
         clock: Callable[[], float] = time.time,
         retention: Worker | None = None,
     ) -> None:
-        self.held_exchanges = HeldExchanges()
+        self.held_exchanges = HeldExchanges(ids=engine.ids)
         self._frozen = FrozenObjects()
         self._engine = engine
         self._transport = transport
