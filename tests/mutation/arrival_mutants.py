@@ -28,9 +28,30 @@ ARRIVALS = (
     arrival(
         "the invoker stores responses together",
         "delivery.invocation:InvocationWorker._call_all",
-        "not run.responses and ",
+        "not 0 < len(run.responses) < RESPONSES and ",
         "",
         f"{LEFT}::test_invoker_stores_its_responses_together_although_arrivals_wait_for_the_buffer",
+    ),
+    arrival(
+        "the invoker ends for arrivals that wait after many responses",
+        "delivery.invocation:InvocationWorker._call_all",
+        "not 0 < len(run.responses) < RESPONSES",
+        "not run.responses",
+        f"{LEFT}::test_invoker_that_has_stored_many_responses_together_ends_for_arrivals_that_wait",
+    ),
+    arrival(
+        "what is above the share is read from the store",
+        "delivery.on_arrival:ArrivalRun._plan",
+        "is_far_from_limits(self._context, tx, run, self._now)",
+        "run.record.response_bytes < 2000",
+        f"{LEFT}::test_requests_are_left_once_the_stored_responses_are_near_a_limit_and_not_above_the_share",
+    ),
+    arrival(
+        "requests near the limit on stored responses wait",
+        "delivery.response_backlog:is_far_from_limits",
+        "return stored <= most",
+        "return True",
+        f"{LEFT}::test_requests_are_left_once_the_stored_responses_are_near_a_limit_and_not_above_the_share",
     ),
     arrival(
         "the invoker ends for arrivals that wait no longer",

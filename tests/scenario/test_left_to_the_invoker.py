@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mercury.engine.application import MessageContext
-from mercury.engine.delivery import on_arrival
+from mercury.engine.delivery import invocation, on_arrival
 from mercury.engine.delivery.on_arrival import STORING_TURNS
 from mercury.engine.destination import messages
 from mercury.engine.rates import RateSettings
@@ -264,6 +264,28 @@ def test_invoker_stores_its_responses_together_although_arrivals_wait_for_the_bu
     assert (desk.called, desk.stored(sequence)) == ([1, 2, 3], [])
 
 
+def test_invoker_that_has_stored_many_responses_together_ends_for_arrivals_that_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(invocation, "RESPONSES", 2)
+    desk = Desk()
+    sequence = desk.open()
+    with worked_on(desk.node, sequence):
+        desk.get(*(desk.foreign.ask(sequence, number) for number in (1, 2, 3, 4)))
+    arrivals = arrivals_during_a_call(desk, sequence)
+    come = desk.node.on_call
+    assert come is not None
+
+    def take_long(context: MessageContext, text: str) -> None:
+        come(context, text)
+        desk.world.now += 0.02  # each call has a savepoint of its own
+
+    desk.node.on_call = take_long
+    desk.work()
+    arrivals.join()
+    assert (desk.called, desk.stored(sequence)) == ([1, 2], [3, 4])
+
+
 def test_buffer_of_a_delivery_is_not_worked_on_by_another_thread_meanwhile() -> None:
     desk = Desk()
     sequence = desk.open()
@@ -317,6 +339,19 @@ def _changed(row: InboundMessage, kind: str) -> InboundMessage:
     if kind == "damaged":
         return replace(row, damaged=True)
     return replace(row, attachments=Attachments("one", (StoredPart("part", 5),)))
+
+
+@pytest.mark.parametrize(("most", "handled"), [(7000, 2), (5000, 1)])
+def test_requests_are_left_once_the_stored_responses_are_near_a_limit_and_not_above_the_share(
+    most: int, handled: int
+) -> None:
+    # A sequence may have only the bytes of a small response without a look at what is stored: one has above 3,000.
+    desk = Desk(policy=replace(DESTINATION, max_backlog_bytes=most), max_sequences=10**6, max_sequences_per_peer=10**6)
+    sequence = desk.open()
+    for number in (1, 2):
+        desk.get(desk.foreign.ask(sequence, number, "x" * 3000))
+    assert desk.called == [1, 2][:handled]
+    assert desk.stored(sequence) == [1, 2][handled:]
 
 
 @pytest.mark.parametrize("waiting", [2, 3])

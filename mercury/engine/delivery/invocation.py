@@ -47,6 +47,8 @@ from mercury.storage.records import InboundKind
 log = logging.getLogger("mercury.engine.invocation")
 #: Seconds after which the due buffers are read again, to include buffers of other peers.
 REREAD_INTERVAL = 1.0
+#: A transaction that has responses ends for arrivals only if it has so many of them.
+RESPONSES = 20
 #: One run on a buffer: sequence, claim, time, and the most messages.
 _RunOnce = Callable[[str, Claim, float, int], "_Done"]
 
@@ -360,8 +362,8 @@ class InvocationWorker:
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
         def gives_way() -> bool:
-            # Not once there are responses: a transaction for each of them costs more than delivery on arrival saves.
-            return not run.responses and self._turns.is_wanted(run.record.sequence)
+            # Not for a few responses: a transaction for each of them costs more than delivery on arrival saves.
+            return not 0 < len(run.responses) < RESPONSES and self._turns.is_wanted(run.record.sequence)
 
         call_all(self._context, [run], tx, now, self._savepoints, gives_way)
 

@@ -16,7 +16,7 @@ from itertools import takewhile
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.delivery.calls import call_all
-from mercury.engine.delivery.response_backlog import is_within_share
+from mercury.engine.delivery.response_backlog import is_far_from_limits
 from mercury.engine.delivery.responses import Answer
 from mercury.engine.delivery.run import RUN_BYTES, DeliveryRun
 from mercury.engine.delivery.saving import end_responses, pass_messages, respond
@@ -264,7 +264,7 @@ class ArrivalRun:
         """Choose the messages of a run. ``False`` = there are none."""
         numbers = run.record.machine.releasable()
         run.messages = list(takewhile(lambda row: _are_whole([row]), (run.rows[number] for number in numbers)))
-        return bool(run.messages) and not run.dropped and is_within_share(self._context, tx, run, self._now)
+        return bool(run.messages) and not run.dropped and is_far_from_limits(self._context, tx, run, self._now)
 
     def respond(self, tx: Transaction) -> None:
         """Store the responses; the keys that they go to (`keys`) are locked."""

@@ -33,7 +33,7 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
     if request is None or is_within_share(context, tx, run, now):
         return False
     own, every = _bytes_of_peer(context, tx, request.owner, now), _bytes_of_peer(context, tx, None, now)
-    stored = _bytes_of_sequence(context, tx, run, request, now)
+    stored = _bytes_of_sequence(context, tx, run, request, now, run.policy.max_backlog_bytes)
     if stored > run.policy.max_backlog_bytes:
         why = f"{stored} bytes of responses to this sequence (destination.max_backlog_bytes)"
     elif request.owner and own > settings.max_backlog_bytes_per_peer:
@@ -54,14 +54,42 @@ def held_back(context: EngineContext, tx: Transaction, run: DeliveryRun, now: fl
 
 def is_within_share(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
     """Whether the requests of a run cannot be held back, whatever the others have stored."""
-    request, settings, service = run.request, context.settings, run.record.service
-    if request is None or service is None:
-        return True  # responses cause no responses; if they were held back, two peers could wait for each other
-    if not any(_may_respond(context, service, message) for message in run.messages):
+    if not _causes_responses(context, run):
         return True
-    own, every = _bytes_of_peer(context, tx, request.owner, now), _bytes_of_peer(context, tx, None, now)
-    limited = own > settings.max_backlog_bytes_per_peer // 2 or every > settings.max_backlog_bytes // 2
-    return run.record.response_bytes <= share(settings) and not limited
+    return run.record.response_bytes <= share(context.settings) and _others_leave_room(context, tx, run, now)
+
+
+def is_far_from_limits(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
+    """Whether no more than half of each limit is stored, so that the requests of a run need not wait.
+
+    The count in the buffer's record only grows: above the share it becomes that of what is stored.
+    """
+    request, most = run.request, run.policy.max_backlog_bytes // 2
+    if request is None or not _causes_responses(context, run):
+        return True
+    if not _others_leave_room(context, tx, run, now):
+        return False
+    if run.record.response_bytes > share(context.settings):
+        stored = _bytes_of_sequence(context, tx, run, request, now, most)
+        run.record.response_bytes = run.responses_before = stored
+        return stored <= most
+    return True
+
+
+def _causes_responses(context: EngineContext, run: DeliveryRun) -> bool:
+    """Whether responses to the messages of a run may be stored."""
+    service = run.record.service
+    if run.request is None or service is None:
+        return False  # responses cause no responses; if they were held back, two peers could wait for each other
+    return any(_may_respond(context, service, message) for message in run.messages)
+
+
+def _others_leave_room(context: EngineContext, tx: Transaction, run: DeliveryRun, now: float) -> bool:
+    """Whether no more than half of the limits for the peer of a run and for all peers is stored."""
+    assert run.request is not None
+    settings, owner = context.settings, run.request.owner
+    own, every = _bytes_of_peer(context, tx, owner, now), _bytes_of_peer(context, tx, None, now)
+    return own <= settings.max_backlog_bytes_per_peer // 2 and every <= settings.max_backlog_bytes // 2
 
 
 def _may_respond(context: EngineContext, service: str, message: InboundMessage) -> bool:
@@ -79,12 +107,14 @@ def _bytes_of_peer(context: EngineContext, tx: Transaction, owner: str | None, n
 
 
 def _bytes_of_sequence(
-    context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float
+    context: EngineContext, tx: Transaction, run: DeliveryRun, request: RmdRecord, now: float, limit: int
 ) -> int:
-    """Bytes of responses to the requests of one sequence."""
+    """Bytes of responses to the requests of one sequence.
+
+    :param limit: see `StoredBytes.of`.
+    """
     keys = [reply_key(request), *(channel.key for channel in run.record.response_channels)]
     read = tx.rms.response_bytes_of
-    limit = run.policy.max_backlog_bytes
     return context.responses.sequences.of(request.identifier, now, lambda: read(request.owner, keys), limit)
 
 
@@ -111,9 +141,10 @@ def _release_replies(context: EngineContext, tx: Transaction, run: DeliveryRun, 
     """
     owner, settings, key = request.owner, context.settings, reply_key(request)
     context.responses.forget(owner, request.identifier)
-    own, stored = _bytes_of_peer(context, tx, owner, now), _bytes_of_sequence(context, tx, run, request, now)
+    own, most = _bytes_of_peer(context, tx, owner, now), run.policy.max_backlog_bytes
+    stored = _bytes_of_sequence(context, tx, run, request, now, most)
     own_limit = bool(owner) and own > settings.max_backlog_bytes_per_peer and stored > share(settings)
-    if stored <= run.policy.max_backlog_bytes and not own_limit:
+    if stored <= most and not own_limit:
         return
     tx.rms.lock([key])
     for record in tx.rms.records(key):
