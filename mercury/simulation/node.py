@@ -344,7 +344,7 @@ class Node:
             if self._poll is not None:
                 run.engine.clock.run_once(now)
             for topic in topics:
-                if topic is not Topic.INVOKER and store_poll is None and run.due_at(topic) > now:
+                if store_poll is None and run.due_at(topic) > now:
                     continue  # the commit has made nothing due: the worker would find nothing
                 step = run.workers[topic].run_once(now)
                 self._checks.worked(self, step)

@@ -227,19 +227,22 @@ def run_seed(
         logger.setLevel(before)
 
 
-def _collect_rarely() -> None:
-    """Collect cycles rarely: a seed makes many objects and few cycles, and collection took a tenth of its time.
+def _collect_between_seeds() -> None:
+    """Collect cycles after each seed: a seed makes many objects and few cycles, and within it each collection looks at
+    all that is in use. One that makes very many is collected within too, by the threshold.
 
     What is loaded stays until the process ends, so no collection looks at it again.
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(200_000, 50, 100)
+    gc.set_threshold(5_000_000, 10, 10)
 
 
 def _run_seed(arguments: tuple[int, int, bool]) -> SeedReport:
     seed, messages, sqlite = arguments
-    return run_seed(seed, messages=messages, sqlite=sqlite)
+    report = run_seed(seed, messages=messages, sqlite=sqlite)
+    gc.collect()
+    return report
 
 
 def run_seeds(
@@ -250,14 +253,14 @@ def run_seeds(
     work = [(seed, messages, sqlite) for seed in seeds]
     if processes == 1 or len(work) == 1:
         before = gc.get_threshold()
-        _collect_rarely()
+        _collect_between_seeds()
         try:
             yield from map(_run_seed, work)
         finally:
             gc.set_threshold(*before)
             gc.unfreeze()
         return
-    with ProcessPoolExecutor(processes, initializer=_collect_rarely) as pool:
+    with ProcessPoolExecutor(processes, initializer=_collect_between_seeds) as pool:
         yield from pool.map(_run_seed, work, chunksize=4)
 
 

@@ -8,10 +8,15 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from typing import Any
 
 import pytest
 
+from mercury.engine.delivery.invocation import InvocationWorker
+from mercury.engine.destination.worker import DestinationWorker
+from mercury.engine.exchange import Step
 from mercury.engine.runtime.core import Engine
+from mercury.engine.source.worker import SourceWorker
 from mercury.simulation.network import Network
 from mercury.simulation.process_run import ProcessRun
 from mercury.simulation.run import SeedReport, run_seed, run_seeds
@@ -117,6 +122,29 @@ def test_a_process_remembers_of_due_work_the_times_that_its_store_has(monkeypatc
     for seed in (2, 16, 26):
         assert not run_seed(seed, messages=40).violations
     assert asked[True] > asked[False] / 2  # otherwise nothing would be shown
+
+
+@pytest.mark.parametrize(
+    ("worker", "topic"),
+    [(SourceWorker, Topic.RMS), (DestinationWorker, Topic.RMD), (InvocationWorker, Topic.INVOKER)],
+    ids=lambda each: each.name if isinstance(each, Topic) else each.__name__,
+)
+def test_a_worker_runs_only_when_its_store_has_work_that_is_due(
+    worker: type[SourceWorker | DestinationWorker | InvocationWorker], topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seed 16 holds requests back, so that commits often wake the workers and make nothing due."""
+    run_once = worker.run_once
+    runs: list[float] = []
+
+    def compared(self: Any, now: float) -> Step:
+        due = self._context.store.next_due(topic)
+        runs.append(math.inf if due is None else due - now)
+        return run_once(self, now)
+
+    monkeypatch.setattr(worker, "run_once", compared)
+    assert not run_seed(16, messages=40).violations
+    assert len(runs) > 40
+    assert max(runs) <= 0
 
 
 def test_many_seeds_in_one_process_leave_the_garbage_collector_as_it_was() -> None:

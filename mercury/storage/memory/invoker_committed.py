@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Container, Iterable, Iterator
 from dataclasses import replace
-from itertools import chain, islice
+from itertools import islice
 
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
@@ -137,28 +137,33 @@ class CommittedInvoker:
 
     def _due_of(self, peer: str, now: float, free: Free) -> Iterator[str]:
         """The due buffers of one peer, the one served longest ago first."""
+        for buffer in self._with_work(peer):
+            record = buffer.record
+            is_due = record.retry_at is None or record.retry_at <= now
+            if is_due and not self.waits_for(record) and free(f"invoker {record.sequence}", record.service):
+                yield record.sequence
+
+    def _with_work(self, peer: str) -> Iterator[Buffer]:
+        """The buffers of one peer with a releasable row, the one served longest ago first; the others are left out of
+        `ready`."""
         for sequence in list(self.ready[peer]):
             buffer = self.buffers.get(sequence)
-            if buffer is None or not buffer.releasable():
+            if buffer is not None and buffer.releasable():
+                yield buffer
+            else:
                 self.mark_served(peer, sequence)
-                continue
-            retry_at = buffer.record.retry_at
-            is_due = retry_at is None or retry_at <= now
-            if is_due and not self.waits_for(buffer.record) and free(f"invoker {sequence}", buffer.record.service):
-                yield sequence
 
     def next_due(self, free: Free | None) -> float | None:
         """The earliest time at which a buffer with work is due; 0.0 = one can be worked on now, ``None`` = none has
         work."""
-        if not self.ready:
-            return None
-        ready = chain.from_iterable(self.ready.values())
-        buffers = (self.buffers[sequence] for sequence in ready if sequence in self.buffers)
-        times = (
-            buffer.record.retry_at or 0.0
-            for buffer in buffers
-            if buffer.releasable()
-            and not self.waits_for(buffer.record)
-            and (free is None or free(f"invoker {buffer.record.sequence}", buffer.record.service))
-        )
-        return min(times, default=None)
+        earliest: float | None = None
+        for peer in list(self.ready):
+            for buffer in self._with_work(peer):
+                at = buffer.record.retry_at or 0.0
+                if (
+                    (earliest is None or at < earliest)
+                    and not self.waits_for(buffer.record)
+                    and (free is None or free(f"invoker {buffer.record.sequence}", buffer.record.service))
+                ):
+                    earliest = at
+        return earliest
