@@ -53,7 +53,7 @@ from mercury.wire.mapping_plan import (
     plan_of,
 )
 from mercury.wire.mapping_types import Misfit, Scalar, escape_attribute, escape_text, mismatch, shown
-from mercury.wire.mapping_written import envelope, made, written_values
+from mercury.wire.mapping_written import envelope, made, written_anywhere, written_values
 
 __all__ = ["Attribute", "MAX_DEPTH", "Xml", "check_type", "element_name", "from_xml", "to_xml"]
 
@@ -143,6 +143,10 @@ def from_xml(
         values = written_values(xml, cls, namespace, name)
         if values is not None:
             return cast(T, _within(name, lambda: made(plan, values)))
+    if name is None and namespace is None:
+        written = written_anywhere(xml, cls)
+        if written is not None:
+            return cast(T, _within(written[0], lambda: made(plan, written[1])))
     raw = Fragments(xml) if has_fragments(cls) else None
     root = parse_values(xml) if raw is None else raw.root
     given = _Read(namespace, raw, dict(attachments))

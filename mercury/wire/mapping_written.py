@@ -1,8 +1,8 @@
 """Reads small elements that are exactly as `to_xml` writes them, without a parser.
 
-Most bodies that a service of Mercury gets were written by `to_xml` for the same class, and have no attributes, lists,
-references or comments. They are matched as a whole: a text that matches is well-formed XML that a parser would read as
-the same values. Everything else is left to the parser, also what it would refuse.
+Most bodies that a service or a callback of Mercury gets were written by `to_xml` for the same class, and have no
+attributes, lists, references or comments. They are matched as a whole: a text that matches is well-formed XML that a
+parser would read as the same values. Everything else is left to the parser, also what it would refuse.
 """
 
 from __future__ import annotations
@@ -23,6 +23,11 @@ MOST_BYTES = 16 * 1024
 #: A text without references and markup that a parser returns as it is: it would change a carriage return, and refuse
 #: the other characters, and ``]]>``.
 _PLAIN = "[^&<>\r\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]*+"
+
+
+#: The names and namespaces of roots that are matched where any may come: a parser refuses none of them.
+_ROOT = "[A-Za-z_][A-Za-z0-9_.-]*+"
+_SCOPE = r"(?!http://www\.w3\.org/)[A-Za-z0-9:/?#@!$()*+,;=.~%_-]++"
 
 
 @lru_cache(maxsize=1024)
@@ -66,6 +71,18 @@ def written_values(xml: bytes, cls: type[Any], namespace: str, name: str) -> dic
     return None if form is None else form.values(xml)
 
 
+def written_anywhere(xml: bytes, cls: type[Any]) -> tuple[str, dict[str, Any]] | None:
+    """The name of an element as `to_xml` writes it, whatever its name and namespace, and the values of the fields.
+
+    :returns: as `written_values`.
+    """
+    if len(xml) > MOST_BYTES:
+        return None
+    form = _form_anywhere(cls)
+    values = None if form is None else form.values(xml)
+    return None if values is None else (values.pop(""), values)
+
+
 @dataclass(frozen=True, slots=True)
 class _Form:
     """The form of all elements of a class that have no attributes."""
@@ -98,9 +115,21 @@ def _form(cls: type[Any], name: str, namespace: str) -> _Form | None:
         start, end, _ = envelope(name, namespace)
     except ConfigurationError:
         return None
-    readers = tuple((member.name, cast(Scalar, member.kind).read) for member in plan.elements)
     elements = "".join(map(_element, plan.elements))
-    return _Form(re.compile(f"{re.escape(start)}>{elements}{re.escape(end)}"), readers)
+    return _Form(re.compile(f"{re.escape(start)}>{elements}{re.escape(end)}"), _readers(plan))
+
+
+def _anywhere(cls: type[Any]) -> _Form | None:
+    """As `_form`, for a root of any name in any namespace. The name comes first, as the value of no field."""
+    plan = plan_of(cls)
+    if plan.attributes or not has_single_values(cls):
+        return None
+    pattern = f'<({_ROOT})(?: xmlns="{_SCOPE}")?>{"".join(map(_element, plan.elements))}</\\1>'
+    return _Form(re.compile(pattern), (("", str), *_readers(plan)))
+
+
+def _readers(plan: Plan) -> tuple[tuple[str, Callable[[str], object]], ...]:
+    return tuple((member.name, cast(Scalar, member.kind).read) for member in plan.elements)
 
 
 def _element(member: Member) -> str:
@@ -112,3 +141,4 @@ def _element(member: Member) -> str:
 
 # Not as a decorator: the type checker takes a class for not hashable.
 _form_of = cast(Callable[[type[Any], str, str], _Form | None], lru_cache(maxsize=1024)(_form))
+_form_anywhere = cast(Callable[[type[Any]], _Form | None], lru_cache(maxsize=1024)(_anywhere))

@@ -56,7 +56,12 @@ NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if excess is not None:", 
 CONTENT_TEST, VALUE_TEST = "test_content_is_read_as_in_full", "test_other_value_is_read_as_in_full"
 ACKNOWLEDGEMENT_TEST = "test_other_acknowledgement_is_read_as_in_full"
 
+OTHER_TEST = "test_every_other_element_is_left_to_the_parser_that_reads_or_refuses_it"
 WIRE = (
+    written("the end tag of a root of any name", "_anywhere", "</\\\\1>", "</{_ROOT}>", OTHER_TEST),
+    written("namespaces that a parser refuses", "_SCOPE", r"(?!http://www\.w3\.org/)", "", OTHER_TEST),
+    written("characters of namespaces that a parser refuses", "_SCOPE", "[A-Z", "[}A-Z", OTHER_TEST),
+    written("size of an element of any name", "written_anywhere", "len(xml) > MOST_BYTES", "False", OTHER_TEST),
     written(
         "characters that a parser changes",
         "_PLAIN",

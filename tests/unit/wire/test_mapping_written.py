@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mercury.errors import PayloadError
 from mercury.wire.mapping import Attribute, from_xml, to_xml
-from mercury.wire.mapping_written import MOST_BYTES, written_values
+from mercury.wire.mapping_written import MOST_BYTES, written_anywhere, written_values
 
 NS = "urn:example:a.b&c"
 
@@ -112,6 +112,73 @@ def test_values_that_the_class_refuses_are_refused_as_they_are_after_the_parser(
     assert read(xml, Even) == by_parser(xml, Even) == "Even: Even refuses the values: 3 is odd"
 
 
+# --- any name in any namespace, as callbacks read responses -----------------------------------------------------------
+
+
+def anywhere(xml: bytes, cls: type[Any], before: bytes = b"") -> object:
+    """What a callback reads.
+
+    :param before: a comment, so that a parser reads it.
+    """
+    try:
+        return from_xml(before + xml, cls)
+    except PayloadError as error:
+        return str(error).partition(": line")[0].partition(", column")[0]
+
+
+@pytest.mark.parametrize("row", WRITTEN)
+@pytest.mark.parametrize("namespace", ["", "urn:example:a.b", "http://example.org/rows?x=(1)#y"])
+@pytest.mark.parametrize("name", ["Row", "placed-row.2"])
+def test_an_element_of_any_name_needs_no_parser_as_it_is_written(row: Row, namespace: str, name: str) -> None:
+    xml = to_xml(row, namespace, name)
+    assert written_anywhere(xml, Row) == (name, vars(row))
+    assert anywhere(xml, Row) == anywhere(xml, Row, b"<!---->") == row
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (b"<Row xmlns", b'<Row xmlns:p="urn:p" xmlns'),
+        (b"<Row xmlns", b'<Row a="b" xmlns'),
+        (b"<Row xmlns", b"<p:Row xmlns"),
+        (b"</Row>", b"</Other>"),
+        (b"</Row>", b"</Row><Row/>"),
+        (b"urn:there", b"a&amp;b"),
+        (b"urn:there", b"a&b"),
+        (b"urn:there", b"a}b"),
+        (b"urn:there", b"a<b"),
+        (b"urn:there", b"http://www.w3.org/XML/1998/namespace"),
+        (b"urn:there", b"http://www.w3.org/2000/xmlns/"),
+        (b"urn:there", b"urn:\xc3\xa9"),
+        (b"urn:there", b""),
+        (b"<text>x</text>", b""),
+        (b"<text>x</text>", b"<p:text xmlns:p='urn:p'>x</p:text>"),
+        (b"<number>", b'<number xmlns="urn:other">'),
+        (b"<Row xmlns", b"<2Row xmlns"),
+        (b">1<", b">one<"),
+        (b">x<", b">" + b"x" * MOST_BYTES + b"<"),
+    ],
+)
+def test_every_other_element_is_left_to_the_parser_that_reads_or_refuses_it(before: bytes, after: bytes) -> None:
+    xml = to_xml(Row(1, "x"), "urn:there")
+    assert before in xml
+    changed = xml.replace(before, after)
+    assert written_anywhere(changed, Row) is None
+    assert anywhere(changed, Row) == anywhere(changed, Row, b"<!---->")
+
+
+def test_classes_that_need_a_parser_need_it_for_elements_of_any_name() -> None:
+    assert written_anywhere(to_xml(Marked("x", "m"), NS), Marked) is None
+    unmarked = to_xml(Marked("x", "m"), NS).replace(b' mark="m"', b"")
+    assert anywhere(unmarked, Marked) == anywhere(unmarked, Marked, b"<!---->") == "Marked/@mark: missing"
+    assert written_anywhere(to_xml(Several(["x"]), NS), Several) is None
+
+
+def test_error_names_the_element_as_it_is_named_there() -> None:
+    xml = to_xml(Even(2), "urn:there", "placed").replace(b"2", b"3")
+    assert anywhere(xml, Even) == anywhere(xml, Even, b"<!---->") == "placed: Even refuses the values: 3 is odd"
+
+
 #: Pieces of texts that a parser changes, refuses, or reads as something else.
 ODD = [b"&amp;", b"&#13;", b"\r", b"\r\n", b"]]>", b">", b"<![CDATA[x]]>", b"<!--x-->", b"<?x?>", b"</text><text>"]
 INVALID = [
@@ -142,3 +209,20 @@ INVALID = [
 def test_any_text_means_what_a_parser_finds_in_it(text: bytes, number: bytes) -> None:
     xml = to_xml(Row(1, "TEXT"), NS).replace(b"TEXT", text).replace(b">1<", b">" + number + b"<", 1)
     assert read(xml, Row) == by_parser(xml, Row)
+
+
+@given(
+    scope=st.lists(
+        st.sampled_from([*ODD, *INVALID, b'"', b"'", b"}", b"{", b" ", b"\t"])
+        | st.text(max_size=3).map(lambda text: text.encode(errors="replace"))
+    ).map(b"".join),
+    text=st.sampled_from([b"x", b"&amp;", b"\r", b"]]>"]),
+    name=st.sampled_from([b"Row", b"-Row", b"R:w", b"\xc3\xa9", b"R\xb7w", b"", b"R w", b"xmlns"]),
+)
+@example(scope=b"a}b", text=b"x", name=b"Row")
+@example(scope=b"a&b", text=b"x", name=b"Row")
+@example(scope=b"urn:x", text=b"\r", name=b"Row")
+def test_any_root_means_what_a_parser_finds_in_it(scope: bytes, text: bytes, name: bytes) -> None:
+    xml = to_xml(Row(1, "TEXT"), "urn:there").replace(b"Row", name).replace(b"urn:there", scope)
+    xml = xml.replace(b"TEXT", text)
+    assert anywhere(xml, Row) == anywhere(xml, Row, b"<!---->")
