@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from tests.mutation.failed import FAILED
 from tests.mutation.mutant import Mutant
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.symbols import place_of, replaced
@@ -108,8 +109,9 @@ def command(mutant: Mutant) -> list[str]:
     if mutant.seeds:
         return ["tests.mutation.hunt", *_numbers(mutant.seeds)]
     # The assertions in plugins that are imported already are not rewritten: they are not what is tested.
-    plugins = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-    return ["pytest", "-q", "-x", "-rf", "-p", "no:cacheprovider", *plugins, mutant.test]
+    plugins = ("-p", "tests.mutation.failed", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+    # To print where it failed takes as long as many of the tests.
+    return ["pytest", "-q", "-x", "--tb=no", "-p", "no:cacheprovider", *plugins, mutant.test]
 
 
 def _numbers(seeds: range) -> tuple[str, str, str]:
@@ -128,7 +130,8 @@ def environment(tree: Path, *, writes: bool = False, postgres: str = "") -> dict
 
 
 def caught(mutant: Mutant, trees: Trees, process: PreparedProcess, postgres: str = "") -> tuple[bool, str]:
-    """Whether the check fails without the guard, and how: a check that cannot even start has not caught anything.
+    """Whether the check fails without the guard, and how: the id of the test that failed, or what the hunt has found.
+    A check that cannot even start has not caught anything.
 
     :param process: runs the check.
     :param postgres: the URL of the server whose databases the test uses; empty = it starts its own.
@@ -156,9 +159,9 @@ def passing(tests: Iterable[str], whole: Path, postgres: str) -> tuple[bool, str
 
 
 def verdict_of(output: str) -> str:
-    """The line that says what was found: pytest's of the failed test, or the last one."""
+    """What was found: the id of the failed test, or what the last line says."""
     lines = [line for line in output.splitlines() if line.strip()]
-    failed = [line for line in lines if line.startswith("FAILED ")]
+    failed = [line.removeprefix(FAILED) for line in lines if line.startswith(FAILED)]
     return (failed or lines or [""])[-1]
 
 

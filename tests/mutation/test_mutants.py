@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.mutation.mutant import Change, Mutant
-from tests.mutation.mutants import MUTANTS, TESTED
+from tests.mutation.mutants import MUTANTS
 from tests.mutation.run import Trees, caught, copy_tree, environment, passing, take_out
 from tests.mutation.symbols import MovedGuardError
 from tests.postgres import PostgresServer
 from tests.prepared import PreparedProcess, prepared_process
-
-#: The run of all tests that mutants name.
-NAMED = "all guards"
 
 
 @pytest.fixture(scope="module")
@@ -42,22 +39,25 @@ def process(whole: Path) -> Iterator[PreparedProcess]:
 
 
 @pytest.fixture(scope="module")
+def postgres(postgres_server: PostgresServer) -> str:
+    """The URL of the PostgreSQL that the checks share: to start one takes longer than most of their tests."""
+    return postgres_server.create()
+
+
+@pytest.fixture(scope="module")
 def verdicts(
-    request: pytest.FixtureRequest, trees: Trees, process: PreparedProcess, postgres_server: PostgresServer
+    request: pytest.FixtureRequest, trees: Trees, process: PreparedProcess, postgres: str
 ) -> Iterator[dict[str, Future[tuple[bool, str]]]]:
-    """What became of the mutants that are asked for, and of the tests that they name: each is a process of its own, so
-    they run side by side. They share a PostgreSQL: to start one takes longer than most of their tests."""
-    postgres = postgres_server.create()
+    """What became of the mutants that are asked for: each is a process of its own, so they run side by side."""
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     of_mutants = [item for item in items if hasattr(item, "callspec") and "mutant" in item.callspec.params]
     chosen = {item.callspec.params["mutant"].name for item in of_mutants}
+    every = any(
+        item.originalname == test_every_test_that_has_caught_a_mutant_passes_with_all_guards.__name__ for item in items
+    )
+    asked = [mutant for mutant in MUTANTS if every or mutant.name in chosen]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        found = {}
-        if any(item.originalname == test_every_test_that_is_named_passes_with_all_guards.__name__ for item in items):
-            named = [mutant.test for mutant in TESTED]
-            found[NAMED] = pool.submit(passing, named, trees.whole, postgres)  # it takes longest
-        asked = [mutant for mutant in MUTANTS if mutant.name in chosen]
-        yield found | {mutant.name: pool.submit(caught, mutant, trees, process, postgres) for mutant in asked}
+        yield {mutant.name: pool.submit(caught, mutant, trees, process, postgres) for mutant in asked}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
@@ -89,9 +89,14 @@ def test_a_check_imports_the_tree_that_it_is_run_in(tmp_path: Path, process: Pre
     assert process.run(["mercury"], tmp_path, environment(tmp_path), seconds=60).returncode == 7
 
 
-def test_every_test_that_is_named_passes_with_all_guards(verdicts: dict[str, Future[tuple[bool, str]]]) -> None:
+def test_every_test_that_has_caught_a_mutant_passes_with_all_guards(
+    verdicts: dict[str, Future[tuple[bool, str]]], whole: Path, postgres: str
+) -> None:
     """Otherwise "caught" would mean nothing here too."""
-    passed, output = verdicts[NAMED].result()
+    of_tests = [verdicts[mutant.name].result() for mutant in MUTANTS if mutant.test]
+    failed = sorted({how for was_caught, how in of_tests if was_caught})
+    assert failed
+    passed, output = passing(failed, whole, postgres)
     assert passed, output
 
 
