@@ -1,8 +1,8 @@
 """Where the CPU time of a message goes, in the client, the server and PostgreSQL.
 
 ``python -m benchmarks.profile [--rows N] [--mode in-only|in-out] [--phase drain|stream|lone] [--sequences N]
-[--fresh] [--single] [--list-handler]`` moves rows in the same database with default settings, once for each part that
-is measured:
+[--processes N] [--fresh] [--single] [--list-handler]`` moves rows in the same database with default settings, once for
+each part that is measured:
 
 - totals: CPU microseconds and waits (each is a wake-up) a message by thread and process, WAL, bytes over the network;
 - functions: CPU microseconds and calls a message by function (cProfile with the CPU clock of each thread; what the
@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -69,9 +69,17 @@ class Job:
     def __init__(self, postgres: EmbeddedPostgres, name: str, options: argparse.Namespace, body: int) -> None:
         self.asks = options.mode == "in-out"
         shape = {"single": options.single, "lists": options.list_handler}
-        way = mercury_way(postgres, postgres.folder, name, keys=options.sequences, asks=self.asks, body=body, **shape)
+        keys, processes = options.sequences, options.processes
+        way = mercury_way(
+            postgres, postgres.folder, name, processes=processes, keys=keys, asks=self.asks, body=body, **shape
+        )
         self.client, self.server = way.client, way.server
-        self.commands = {"server": way.processes["server"][0], "client": way.processes["client"][0]}
+        #: Those of the processes, by their names.
+        self.commands = {
+            side if number == 1 else f"{side} {number}": command
+            for side in ("server", "client")
+            for number, command in enumerate(way.processes[side], 1)
+        }
         spec = Spec(**json.loads(way.application[-1]))
         self.mercury = mercury_for("application", spec)
         self._application = Application(self.mercury, spec)
@@ -99,7 +107,7 @@ class Job:
 def run(postgres: EmbeddedPostgres, name: str, options: argparse.Namespace, *, functions: bool) -> Found:
     """Measure all rows of a stream or of a drain, or lone rows, after one row in each sequence, or in one.
 
-    For a drain the client's process is paused while the backlog is committed.
+    For a drain the client's processes are paused while the backlog is committed.
     """
     job = Job(postgres, name, options, options.body)
     first = 2 if options.fresh else options.sequences + 1
@@ -108,13 +116,15 @@ def run(postgres: EmbeddedPostgres, name: str, options: argparse.Namespace, *, f
         job.commit(range(1, first))
         job.arrived(first - 1)
         time.sleep(1.0)  # until the acknowledgements are stored
-        paused = children["client"] if options.phase == "drain" else None
-        if paused is not None:
-            paused.pause()
+        clients = [child for name, child in children.items() if name.startswith("client")]
+        paused = clients if options.phase == "drain" else []
+        for child in paused:
+            child.pause()
+        if paused:
             for low in range(numbers.start, numbers.stop, 100):
                 job.commit(range(low, min(low + 100, numbers.stop)))
         with measured(postgres, job, children, functions=functions, paused=paused) as found:
-            if paused is None:
+            if not paused:
                 for number in numbers:
                     job.commit(range(number, number + 1))
                     if options.phase == "lone":
@@ -151,12 +161,12 @@ def measured(
     *,
     functions: bool,
     here: bool = False,
-    paused: Child | None = None,
+    paused: Sequence[Child] = (),
 ) -> Iterator[Found]:
     """Measure the block; its rows are filled in by the caller.
 
     :param here: measure this thread too, as the application.
-    :param paused: the child that is resumed when the measurement begins.
+    :param paused: the children that are resumed when the measurement begins.
     """
     found = Found(rows=1)
     own = FunctionProfile() if functions and here else None
@@ -167,8 +177,8 @@ def measured(
         child.tell("begin")
     before, wal, network = _postgres_cpu(postgres), _wal(job), loopback_bytes()
     threads = own_threads()
-    if paused is not None:
-        paused.resume()
+    for child in paused:
+        child.resume()
     for child in children.values():
         child.answer()
     if own is not None:
@@ -317,6 +327,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=("in-only", "in-out"), default="in-only")
     parser.add_argument("--phase", choices=("drain", "stream", "lone"), default="drain")
     parser.add_argument("--sequences", type=int, default=1, help="send under so many keys in turn")
+    parser.add_argument("--processes", type=int, default=1, help="so many on each side")
     parser.add_argument("--fresh", action="store_true", help="measure also how the sequences are made")
     parser.add_argument("--body", type=int, default=300, help="characters of a row")
     parser.add_argument("--single", action="store_true", help="one message in each HTTP exchange")
