@@ -391,6 +391,37 @@ STORAGE = (
         test="tests/conformance/test_claims.py::test_transaction_under_a_lost_claim_is_rolled_back",
     ),
     Mutant(
+        "epoch of the only claim that is checked with the commit",
+        (
+            Change(
+                "mercury.storage.sql.claim_guard:GUARD_OF_ONE",
+                " and epoch = %(guard_epoch)s::bigint",
+                "",
+            ),
+        ),
+        test="tests/conformance/test_claims.py::test_transaction_under_a_lost_claim_is_rolled_back",
+    ),
+    Mutant(
+        "plan of a lock that PostgreSQL does not keep",
+        (Change("mercury.storage.sql.prepared:Compiled.of", "return self.single", "return self"),),
+        test="tests/storage/test_plans.py::test_a_source_of_lone_messages",
+    ),
+    Mutant(
+        "plan of the check of a claim that PostgreSQL does not keep",
+        (Change("mercury.storage.sql.claim_guard:guard", "if len(claims) == 1:", "if not claims:"),),
+        test="tests/storage/test_plans.py::test_a_destination_that_delivers_on_arrival",
+    ),
+    Mutant(
+        "plan of the first rows of a key that PostgreSQL does not keep",
+        (Change("mercury.storage.sql.waiting_rows:_question", "if len(keys) == 1:", "if not keys:"),),
+        test="tests/storage/test_plans.py::test_a_source_of_lone_messages",
+    ),
+    Mutant(
+        "lists of which only one has a single text",
+        (Change("mercury.storage.sql.prepared:Compiled.of", "any(len", "all(len"),),
+        test="tests/unit/storage/test_prepared.py::test_a_column_is_compared_with_the_only_text_of_a_list",
+    ),
+    Mutant(
         "statements that were deallocated within a transaction",
         (
             Change(

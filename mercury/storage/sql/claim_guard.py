@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -35,8 +35,27 @@ select case when count(*) = %(guard_count)s::bigint then 0 else cast('{LOST}: ' 
 """.strip()  # noqa: S608 - the name of a table
 
 
-def parameters(claims: Collection[Claim], dialect: Dialect) -> dict[str, Any]:
-    """The parameters of `GUARD` for these claims, each once."""
+#: The same for one claim, whose plan PostgreSQL keeps.
+GUARD_OF_ONE = f"""
+with held as (
+    select resource from {CLAIM.name}
+    where resource = %(guard_resource)s::text and owner = %(guard_owner)s::text and epoch = %(guard_epoch)s::bigint
+    for share
+)
+select case when count(*) = 1 then 0 else cast('{LOST}: ' || count(*) as integer) end from held
+""".strip()  # noqa: S608 - the name of a table
+
+
+def guard(claims: Sequence[Claim], dialect: Dialect) -> tuple[str, dict[str, Any]]:
+    """The check of these claims, each once: its text and its parameters."""
+    if len(claims) == 1:
+        (claim,) = claims
+        values = {"guard_resource": claim.resource, "guard_owner": claim.owner, "guard_epoch": str(claim.epoch)}
+        return GUARD_OF_ONE, values
+    return GUARD, _parameters(claims, dialect)
+
+
+def _parameters(claims: Sequence[Claim], dialect: Dialect) -> dict[str, Any]:
     array = dialect.writers[ListOf]
     return {
         "guard_resources": array([claim.resource for claim in claims]),

@@ -71,7 +71,7 @@ def take(
     """
     values = {"of_resource": resource, "of_owner": owner, "lease": lease} | ({} if now is None else {"now": now})
     with translated():
-        compiled = dialect.compiled(_taking(dialect, own_clock=now is None))
+        compiled = dialect.compiled(_taking(dialect, own_clock=now is None), values)
         rows = fetch(connection, compiled.text, compiled.parameters(values))
     return Claim(resource, owner, rows[0][1]) if rows else None
 
@@ -82,7 +82,7 @@ def take_all(
     """As `take`, for many claims in one statement. Returns those that are taken."""
     values = {"resources": list(resources), "of_owner": owner, "lease": lease} | ({} if now is None else {"now": now})
     with translated():
-        compiled = dialect.compiled(_taking(dialect, own_clock=now is None, several=True))
+        compiled = dialect.compiled(_taking(dialect, own_clock=now is None, several=True), values)
         rows = fetch(connection, compiled.text, compiled.parameters(values))
     return [Claim(resource, owner, epoch) for resource, epoch in rows]
 
@@ -97,5 +97,5 @@ def release(dialect: Dialect, connection: Connection, claim: Claim) -> None:
     """Give a claim back: it has no owner, and the next owner gets a higher epoch."""
     values = {"of_resource": claim.resource, "of_owner": claim.owner, "of_epoch": claim.epoch}
     with translated():
-        compiled = dialect.compiled(RELEASE)
+        compiled = dialect.compiled(RELEASE, values)
         change(connection, compiled.text, compiled.parameters(values))

@@ -58,10 +58,11 @@ class CommitMarkers:
             if len(self._answered) < BATCH:
                 return
             commit_markers, self._answered = self._answered, []
-        compiled = self._dialect.compiled(DELETE)
+        given = {"names": commit_markers}
+        compiled = self._dialect.compiled(DELETE, given)
         with contextlib.suppress(StorageError), translated(), self._engine.begin() as connection:
             # Retention deletes the rest.
-            change(connection, compiled.text, compiled.parameters({"names": commit_markers}))
+            change(connection, compiled.text, compiled.parameters(given))
 
     def was_committed(self, marker: Marker, error: StorageError) -> bool:
         """Whether a commit happened whose answer was lost. If it did not, this call prevents it.

@@ -52,8 +52,8 @@ class Dialect(ABC):
     def __init__(self) -> None:
         self._compiled: dict[Prepared, Compiled] = {}
 
-    def compiled(self, prepared: Prepared) -> Compiled:
-        """The text of a statement for this kind of database; it is compiled at the first use."""
+    def compiled(self, prepared: Prepared, given: Mapping[str, Any]) -> Compiled:
+        """The form of a statement for this kind of database and these parameters; it is compiled at the first use."""
         known = self._compiled.get(prepared)
         if known is None:
             sql_dialect = make_url(f"{self.drivers[-1]}://").get_dialect()()
@@ -65,7 +65,7 @@ class Dialect(ABC):
                 has_texts=self.has_texts,
             )
             self._compiled[prepared] = known
-        return known
+        return known if known.single is None else known.of(given)
 
     @property
     @abstractmethod

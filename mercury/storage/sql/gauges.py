@@ -130,7 +130,7 @@ def read(dialect: Dialect, connection: Connection, now: float, most: int) -> Gau
     """As `GaugeSource.gauges`; each statement of ``connection`` is a transaction of its own."""
 
     def rows(query: Prepared, **parameters: Any) -> list[Any]:
-        compiled = dialect.compiled(query)
+        compiled = dialect.compiled(query, parameters)
         return fetch(connection, compiled.text, compiled.parameters(parameters))
 
     waiting: Counter[tuple[Waits, str]] = Counter()

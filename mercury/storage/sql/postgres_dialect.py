@@ -41,7 +41,7 @@ from mercury.errors import CapabilityError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.postgres_values import as_array, single_values
-from mercury.storage.sql.prepared import Among, ListOf, Writer, change, fetch, note_lost
+from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
 from mercury.storage.sql.round_trips import StoreConnection, error_of
 from mercury.storage.sql.together import Change, together
@@ -314,7 +314,7 @@ class Postgres(Dialect):
 @compiles(Among, "postgresql")
 def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
     column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
-    return f"{column} = ANY (CAST({values} AS TEXT[]))"
+    return f"{column} = CAST({values} AS TEXT)" if more.get(SINGLE) else f"{column} = ANY (CAST({values} AS TEXT[]))"
 
 
 def _connect(_dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]) -> StoreConnection:

@@ -9,8 +9,8 @@ SQLAlchemy's transaction.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -53,8 +53,18 @@ class Among(ColumnElement[bool]):
         return self
 
 
+#: An option of SQLAlchemy's compiler: the lists of `among` have a single text each.
+SINGLE = "mercury_single"
+
+
 class ListOf(UserDefinedType[Sequence[str]]):
     """The type of a parameter that is a list; `Dialect.list_of` writes it as one text."""
+
+    cache_ok = True
+
+
+class AmongThese(ListOf):
+    """The type of the list of `among`."""
 
     cache_ok = True
 
@@ -62,9 +72,11 @@ class ListOf(UserDefinedType[Sequence[str]]):
 def among(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     """Whether a text column has one of the texts in the list ``name``.
 
-    In contrast to SQLAlchemy's ``in_`` the statement is the same for every length of the list.
+    In contrast to SQLAlchemy's ``in_`` the statement is the same for every length of the list but one: if all lists of
+    `among` in a statement have a single text, the columns are compared with it (`Compiled.of`). PostgreSQL keeps the
+    plan of that; it plans a statement with an array at each execution, because it expects more elements than it gets.
     """
-    return Among(column, bindparam(name, type_=ListOf()))
+    return Among(column, bindparam(name, type_=AmongThese()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +96,16 @@ class Compiled:
     flags: tuple[int, ...]
     #: Its rows have bytes, and the driver is to receive them in binary.
     binary: bool = False
+    #: The lists of `among`.
+    lists: tuple[str, ...] = ()
+    #: The form for lists with one text each, if there are lists.
+    single: Compiled | None = None
+
+    def of(self, given: Mapping[str, Any]) -> Compiled:
+        """The form for these parameters."""
+        if self.single is None or any(len(given[name]) != 1 for name in self.lists):
+            return self
+        return self.single
 
     def parameters(self, given: Mapping[str, Any]) -> Mapping[str, Any] | tuple[Any, ...]:
         """The parameters of one execution, as the driver takes them."""
@@ -119,7 +141,25 @@ def compile_for(
     :param has_texts: the driver receives values as texts unless a cursor is for binary values. The text of bytes is
         twice as long, and libpq has it twice, with a buffer of a size that stays with the connection.
     """
-    compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True})
+    form = _form(dialect, statement, writers, has_flags=has_flags, has_texts=has_texts)
+    if not form.lists:
+        return form
+    of_one = {**writers, AmongThese: _only}
+    return replace(
+        form, single=_form(dialect, statement, of_one, has_flags=has_flags, has_texts=has_texts, single=True)
+    )
+
+
+def _form(
+    dialect: SqlDialect,
+    statement: Any,
+    writers: Mapping[type[TypeEngine[Any]], Writer],
+    *,
+    has_flags: bool,
+    has_texts: bool,
+    single: bool = False,
+) -> Compiled:
+    compiled = statement.compile(dialect=dialect, compile_kwargs={"render_postcompile": True, SINGLE: single})
     assert isinstance(compiled, SQLCompiler)
     order = tuple(compiled.positiontup) if compiled.positional and compiled.positiontup is not None else None
     writes = {
@@ -138,7 +178,13 @@ def compile_for(
         columns=tuple(column.name for column in returned),
         flags=() if has_flags else tuple(n for n, column in enumerate(returned) if isinstance(column.type, Boolean)),
         binary=has_texts and any(isinstance(column.type, LargeBinary) for column in returned),
+        lists=tuple(name for bind, name in compiled.bind_names.items() if isinstance(bind.type, AmongThese)),
     )
+
+
+def _only(texts: Collection[str]) -> str:
+    (text,) = texts
+    return text
 
 
 # --- on the driver ---------------------------------------------------------------------------------------------------

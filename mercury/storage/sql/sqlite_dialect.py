@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeEngine
 from mercury.errors import ConfigurationError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import Dialect, Rows
-from mercury.storage.sql.prepared import Among, ListOf, Writer, change_many
+from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Writer, change_many
 
 
 class Sqlite(Dialect):
@@ -120,6 +120,8 @@ class Sqlite(Dialect):
 @compiles(Among, "sqlite")
 def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
     column, values = compiler.process(element.column, **more), compiler.process(element.values, **more)
+    if more.get(SINGLE):
+        return f"{column} = {values}"
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - compiled from columns
 
 

@@ -170,9 +170,10 @@ class Statements:
         self.statements += 1
         with translated():
             if isinstance(query, Prepared):
-                compiled = self.dialect.compiled(query)
-                given = compiled.parameters(parameters or {})
-                return compiled.rows(fetch(connection, compiled.text, given, binary=compiled.binary))
+                given = parameters or {}
+                compiled = self.dialect.compiled(query, given)
+                values = compiled.parameters(given)
+                return compiled.rows(fetch(connection, compiled.text, values, binary=compiled.binary))
             return connection.execute(query, parameters).mappings().all()
 
     def read_locked(
@@ -208,7 +209,7 @@ class Statements:
         session = session_of(self._connected())
         if session is None:
             return
-        compiled = [self.dialect.compiled(query) for query, _ in questions]
+        compiled = [self.dialect.compiled(*question) for question in questions]
         calls = []
         for each, (_, parameters) in zip(compiled, questions, strict=True):
             values = each.parameters(parameters)
@@ -235,7 +236,7 @@ class Statements:
         self._send_pending_of([table.name for table in tables])
         if not self._pending:
             return self.read_locked(query, parameters)
-        connection, compiled, pending = self._begun(), self.dialect.compiled(query), self._pending
+        connection, compiled, pending = self._begun(), self.dialect.compiled(query, parameters), self._pending
         self._pending = []
         self.statements += 1
         with translated():
@@ -294,8 +295,9 @@ class Statements:
         self.statements += 1
         with translated():
             if isinstance(statement, Prepared):
-                compiled = self.dialect.compiled(statement)
-                return change(connection, compiled.text, compiled.parameters(parameters or {}))
+                given = parameters or {}
+                compiled = self.dialect.compiled(statement, given)
+                return change(connection, compiled.text, compiled.parameters(given))
             result = connection.execute(statement, parameters)
             assert isinstance(result, CursorResult)
             return result.rowcount
@@ -309,8 +311,9 @@ class Statements:
         self.statements += 1
         with translated():
             if isinstance(statement, Prepared):
-                compiled = self.dialect.compiled(statement)
-                found = fetch(connection, compiled.text, compiled.parameters(parameters or {}))
+                given = parameters or {}
+                compiled = self.dialect.compiled(statement, given)
+                found = fetch(connection, compiled.text, compiled.parameters(given))
                 self.note_unnamed(row[0] for row in found)
             else:
                 self.note_unnamed(connection.execute(statement, parameters).scalars())

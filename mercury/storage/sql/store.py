@@ -175,7 +175,7 @@ class SqlStore:
         with self.reading() as connection:
 
             def read(query: Prepared, parameters: Mapping[str, Any]) -> Sequence[Any]:
-                compiled = self.dialect.compiled(query)
+                compiled = self.dialect.compiled(query, parameters)
                 return fetch(connection, compiled.text, compiled.parameters(parameters))
 
             yield read

@@ -375,7 +375,7 @@ class SqlTransaction(Statements):
         if not self._guards:
             return self.take_pending()
         claims = {*self._claims, *([] if self._member is None else [self._member])}
-        return self.take_pending(claim_guard.GUARD, claim_guard.parameters(claims, self.dialect))
+        return self.take_pending(*claim_guard.guard(list(claims), self.dialect))
 
     def _tell_lost(self, connection: Connection) -> None:
         """Raise that a claim is lost, after its check has ended the transaction.

@@ -169,16 +169,19 @@ def test_work_under_a_valid_claim_is_committed(store: StorageManager) -> None:
     assert backlog(store) == 2
 
 
+@pytest.mark.parametrize("others", [0, 1], ids=["alone", "beside another"])
 @pytest.mark.parametrize("how", ["taken over", "released", "released and taken again", "never held"])
-def test_transaction_under_a_lost_claim_is_rolled_back(store: StorageManager, how: str) -> None:
+def test_transaction_under_a_lost_claim_is_rolled_back(store: StorageManager, how: str, others: int) -> None:
     happened: list[str] = []
     held = claim(store, "me")
+    beside = [claim(store, "me", resource=f"rms other {number}") for number in range(others)]
     outbox = Outbox(store)
     outbox.append("a")
     if how == "never held":
         held = Claim(held.resource, "me", held.epoch + 1)
     with ending(store.transaction(), Conflict) as tx:
-        tx.guard(held)
+        for each in (held, *beside):
+            tx.guard(each)
         if how == "taken over":
             claim(store, "another", NOW + LEASE + 1)
         elif how != "never held":

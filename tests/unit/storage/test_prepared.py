@@ -44,13 +44,20 @@ def statements(dialect: Dialect) -> Iterator[Prepared]:
         yield claims._taking(dialect, own_clock=own_clock)
 
 
+class Lists(dict[str, list[str]]):
+    """Parameters of which each is a list of two texts."""
+
+    def __missing__(self, name: str) -> list[str]:
+        return ["a", "b"]
+
+
 @KINDS
 def test_each_has_a_text_and_columns(dialect: Dialect) -> None:
     for prepared in statements(dialect):
-        compiled = dialect.compiled(prepared)
+        compiled = dialect.compiled(prepared, Lists())
         assert compiled.text
         assert isinstance(prepared.statement, Select) <= bool(compiled.columns)
-        assert dialect.compiled(prepared) is compiled, "it is compiled once"
+        assert dialect.compiled(prepared, Lists()) is compiled, "it is compiled once"
 
 
 @KINDS
@@ -61,8 +68,23 @@ def test_a_list_is_one_parameter_and_a_constant_is_none(dialect: Dialect) -> Non
         .where(among(column, "names"), RMS_KEY.c.name == "constant")
         .limit(bindparam("most", type_=Integer))
     )
-    compiled = dialect.compiled(Prepared(query))
-    given = compiled.parameters({"names": ["a", "b"], "most": 5})
+    named = {"names": ["a", "b"], "most": 5}
+    compiled = dialect.compiled(Prepared(query), named)
+    given = compiled.parameters(named)
     values = list(given.values() if isinstance(given, Mapping) else given)
     assert "constant" in values
     assert [value for value in values if "a" in str(value) and value != "constant"] == [LISTED[dialect.name]]
+
+
+@KINDS
+def test_a_column_is_compared_with_the_only_text_of_a_list(dialect: Dialect) -> None:
+    column = RMS_KEY.c.key_id
+    prepared = Prepared(select(column).where(among(column, "names"), among(RMS_KEY.c.name, "others")))
+    one, other = ({"names": ["a"], "others": others} for others in (["b"], ["b", "c"]))
+    single = dialect.compiled(prepared, one)
+    given = single.parameters(one)
+    assert sorted(given.values() if isinstance(given, Mapping) else given) == ["a", "b"]
+    assert single.columns == dialect.compiled(prepared, other).columns == ("key_id",)
+    many = dialect.compiled(prepared, other)
+    assert many.text != single.text, "one of the lists has two texts"
+    assert dialect.compiled(prepared, {"names": [], "others": ["b"]}) is many
