@@ -413,7 +413,7 @@ STORAGE = (
     ),
     Mutant(
         "plan of the first rows of a key that PostgreSQL does not keep",
-        (Change("mercury.storage.sql.waiting_rows:_question", "if len(keys) == 1:", "if not keys:"),),
+        (Change("mercury.storage.sql.postgres_dialect:_text_array", "if more.get(SINGLE) else", "if False else"),),
         test="tests/storage/test_plans.py::test_a_source_of_lone_messages",
     ),
     Mutant(

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from mercury.storage.opening import open_engine, open_sql_store
+from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.versions import renew_id
 from tests.acceptance.processes import Ended
 from tests.storage.placed_orders import PairOf, pairs
@@ -59,6 +61,16 @@ def sql_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def postgres_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty store in PostgreSQL."""
     return store_urls("postgres", request, tmp_path)()
+
+
+@pytest.fixture
+def placing_store(postgres_url: str) -> Iterator[SqlStore]:
+    """An open store in PostgreSQL, with the table ``placed`` of an application."""
+    opened = open_sql_store(postgres_url)
+    with opened.engine.begin() as connection:
+        connection.execute(text("create table placed (id int primary key)"))
+    yield opened
+    opened.close()
 
 
 @pytest.fixture(params=SQL)

@@ -6,13 +6,9 @@ Making such a plan takes longer than the work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from sqlalchemy import text
 
 from mercury.storage.memory import MemoryStore
-from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.claim_guard import LOST
 from mercury.storage.sql.store import SqlStore
 
@@ -26,15 +22,6 @@ MESSAGES, AT_LEAST = 20, 5
 PLANNED = "select statement, custom_plans from pg_prepared_statements where generic_plans + custom_plans > 10"
 
 
-@pytest.fixture
-def store(postgres_url: str) -> Iterator[SqlStore]:
-    opened = open_sql_store(postgres_url)
-    with opened.engine.begin() as connection:
-        connection.execute(text("create table placed (id int primary key)"))
-    yield opened
-    opened.close()
-
-
 def planned(store: SqlStore) -> dict[str, int]:
     """How often each statement was planned, of those that were executed for most messages, on the only connection."""
     with store.engine.connect() as connection:
@@ -46,31 +33,31 @@ def kept(found: dict[str, int]) -> bool:
     return all(custom <= AT_LEAST for custom in found.values())
 
 
-def test_a_source_of_lone_messages(store: SqlStore) -> None:
-    pair = Pair(store, MemoryStore())
+def test_a_source_of_lone_messages(placing_store: SqlStore) -> None:
+    pair = Pair(placing_store, MemoryStore())
     source = pair.client.engine.source
     for number in range(MESSAGES):
         pair.send([f"{number}"])
         step = source.run_once(NOW)
         pair.client.receive(pair.carry(step.posts, NOW), NOW)
-    found = planned(store)
+    found = planned(placing_store)
     assert any("FOR UPDATE" in statement for statement in found)
     assert any("LEFT OUTER JOIN" in statement for statement in found)
     assert any(LOST in statement for statement in found)
     assert kept(found), found
 
 
-def test_a_destination_that_delivers_on_arrival(store: SqlStore) -> None:
-    pair, numbers = Pair(MemoryStore(), store), iter(range(100))
+def test_a_destination_that_delivers_on_arrival(placing_store: SqlStore) -> None:
+    pair, numbers = Pair(MemoryStore(), placing_store), iter(range(100))
     pair.server = Side(
-        store,
+        placing_store,
         on_put=lambda context, _: context.transaction.connection().execute(INSERT, {"id": next(numbers)}),
         on_arrival=True,
     )
     for number in range(MESSAGES):
         pair.send([f"{number}"])
         pair.run(NOW)
-    found = planned(store)
+    found = planned(placing_store)
     assert any("mercury_invoker_buffer" in statement and "FOR UPDATE" in statement for statement in found)
     assert any(LOST in statement for statement in found)
     assert kept(found), found

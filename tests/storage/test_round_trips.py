@@ -27,12 +27,8 @@ LEASE = 30.0
 
 
 @pytest.fixture
-def store(postgres_url: str) -> Iterator[SqlStore]:
-    opened = open_sql_store(postgres_url)
-    with opened.engine.begin() as connection:
-        connection.execute(text("create table placed (id int primary key)"))
-    yield opened
-    opened.close()
+def store(placing_store: SqlStore) -> SqlStore:
+    return placing_store
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ class Dialect(ABC):
                 has_texts=self.has_texts,
             )
             self._compiled[prepared] = known
-        return known if known.single is None else known.of(given)
+        return known.of(given)
 
     @property
     @abstractmethod

@@ -41,7 +41,7 @@ from mercury.errors import CapabilityError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.postgres_values import as_array, single_values
-from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Writer, change, fetch, note_lost
+from mercury.storage.sql.prepared import SINGLE, Among, ListOf, TextsOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
 from mercury.storage.sql.round_trips import StoreConnection, error_of
 from mercury.storage.sql.together import Change, together
@@ -293,8 +293,7 @@ class Postgres(Dialect):
         return Change(tables, texts, parameters)
 
     def each(self, name: str) -> FromClause:
-        values = func.unnest(cast(bindparam(name, type_=ListOf()), ARRAY(Text)))
-        return values.table_valued("value").render_derived(name="each")
+        return func.unnest(_TextArray(name)).table_valued("value").render_derived(name="each")
 
     def beginning(self, column: ColumnElement[str], mark: str) -> ColumnElement[str]:
         return func.split_part(column, mark, 1)
@@ -309,6 +308,22 @@ class Postgres(Dialect):
         return statement, single_values(rows[0], columns) if one else {
             name: as_array([row[name] for row in rows]) for name in columns
         }
+
+
+class _TextArray(ColumnElement[Sequence[str]]):
+    """The list ``name`` as an array; an array of a single text is one of whose length PostgreSQL knows."""
+
+    inherit_cache = False
+
+    def __init__(self, name: str) -> None:
+        self.values = bindparam(name, type_=TextsOf())
+        self.type = ARRAY(Text)
+
+
+@compiles(_TextArray, "postgresql")
+def _text_array(element: _TextArray, compiler: SQLCompiler, **more: Any) -> str:
+    values = compiler.process(element.values, **more)
+    return f"ARRAY[CAST({values} AS TEXT)]" if more.get(SINGLE) else f"CAST({values} AS TEXT[])"
 
 
 @compiles(Among, "postgresql")

@@ -53,7 +53,7 @@ class Among(ColumnElement[bool]):
         return self
 
 
-#: An option of SQLAlchemy's compiler: the lists of `among` have a single text each.
+#: An option of SQLAlchemy's compiler: the lists of texts (`TextsOf`) have a single one each.
 SINGLE = "mercury_single"
 
 
@@ -63,8 +63,8 @@ class ListOf(UserDefinedType[Sequence[str]]):
     cache_ok = True
 
 
-class AmongThese(ListOf):
-    """The type of the list of `among`."""
+class TextsOf(ListOf):
+    """The type of a list of texts for which a statement has a form of its own if there is a single one."""
 
     cache_ok = True
 
@@ -73,10 +73,10 @@ def among(column: ColumnElement[str], name: str) -> ColumnElement[bool]:
     """Whether a text column has one of the texts in the list ``name``.
 
     In contrast to SQLAlchemy's ``in_`` the statement is the same for every length of the list but one: if all lists of
-    `among` in a statement have a single text, the columns are compared with it (`Compiled.of`). PostgreSQL keeps the
-    plan of that; it plans a statement with an array at each execution, because it expects more elements than it gets.
+    texts in a statement have a single one, the columns are compared with it (`Compiled.of`). PostgreSQL keeps the plan
+    of that; it plans a statement with an array at each execution, because it expects more elements than it gets.
     """
-    return Among(column, bindparam(name, type_=AmongThese()))
+    return Among(column, bindparam(name, type_=TextsOf()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Compiled:
     flags: tuple[int, ...]
     #: Its rows have bytes, and the driver is to receive them in binary.
     binary: bool = False
-    #: The lists of `among`.
+    #: The lists of texts (`TextsOf`).
     lists: tuple[str, ...] = ()
     #: The form for lists with one text each, if there are lists.
     single: Compiled | None = None
@@ -144,7 +144,7 @@ def compile_for(
     form = _form(dialect, statement, writers, has_flags=has_flags, has_texts=has_texts)
     if not form.lists:
         return form
-    of_one = {**writers, AmongThese: _only}
+    of_one = {**writers, TextsOf: _only}
     return replace(
         form, single=_form(dialect, statement, of_one, has_flags=has_flags, has_texts=has_texts, single=True)
     )
@@ -178,7 +178,7 @@ def _form(
         columns=tuple(column.name for column in returned),
         flags=() if has_flags else tuple(n for n, column in enumerate(returned) if isinstance(column.type, Boolean)),
         binary=has_texts and any(isinstance(column.type, LargeBinary) for column in returned),
-        lists=tuple(name for bind, name in compiled.bind_names.items() if isinstance(bind.type, AmongThese)),
+        lists=tuple(name for bind, name in compiled.bind_names.items() if isinstance(bind.type, TextsOf)),
     )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, FromClause, Select, and_, bindparam, cast, func, select, true
+from sqlalchemy import BigInteger, and_, cast, func, select, true
 
 from mercury.storage.records import OutboundMessage
 from mercury.storage.sizes import within
@@ -26,34 +25,12 @@ AHEAD, AHEAD_BYTES = 8, 128 * 1024
 def _first_of_each(dialect: Dialect) -> Prepared:
     """The first rows of each key, with the bodies that fit."""
     each = dialect.each("keys")
-    first = _first(ROW.c.key_id == each.c.value).lateral("first_rows")
-    return _with_bodies(first, each.join(first, true()))
-
-
-def _first_of_one() -> Prepared:
-    """The first rows of one key. Its plan is kept by PostgreSQL, which expects several elements of each array."""
-    first = _first(ROW.c.key_id == bindparam("key")).subquery("first_rows")
-    return _with_bodies(first, first)
-
-
-def _first(of_key: ColumnElement[bool]) -> Select[Any]:
     upto = cast(func.sum(ROW.c.size).over(order_by=ROW.c.position), BigInteger).label("upto")
-    return select(ROW, upto).where(of_key, ROW.c.number.is_(None)).order_by(ROW.c.position).limit(AHEAD)
-
-
-def _with_bodies(first: FromClause, rows: FromClause) -> Prepared:
+    waiting = select(ROW, upto).where(ROW.c.key_id == each.c.value, ROW.c.number.is_(None))
+    first = waiting.order_by(ROW.c.position).limit(AHEAD).lateral("first_rows")
     body = and_(first.c.message_id == BODY.c.message_id, first.c.upto <= AHEAD_BYTES)
-    found = select(first, *BODY_COLUMNS).select_from(rows.join(BODY, body, isouter=True))
-    return Prepared(found.order_by(first.c.position))
-
-
-FIRST_OF_ONE = _first_of_one()
-
-
-def _question(dialect: Dialect, keys: Sequence[str]) -> Question:
-    if len(keys) == 1:
-        return FIRST_OF_ONE, {"key": keys[0]}
-    return _first_of_each(dialect), {"keys": list(keys)}
+    rows = select(first, *BODY_COLUMNS).select_from(each).join(first, true()).join(BODY, body, isouter=True)
+    return Prepared(rows.order_by(first.c.position))
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +60,7 @@ class WaitingRows:
         """What `take_ahead` of these keys reads, to be sent ahead."""
         if not keys or not self._tx.dialect.changes_in_queries:
             return []
-        return [_question(self._tx.dialect, keys)]
+        return [(_first_of_each(self._tx.dialect), {"keys": list(keys)})]
 
     def take_ahead(self, keys: Sequence[str]) -> None:
         """As `read_ahead`, if the rows were read ahead."""
@@ -93,7 +70,7 @@ class WaitingRows:
     def _take(self, names: list[str]) -> None:
         found: dict[str, list[OutboundMessage]] = {name: [] for name in names}
         cut = set()
-        for row in self._tx.read(*_question(self._tx.dialect, names)):
+        for row in self._tx.read(_first_of_each(self._tx.dialect), {"keys": names}):
             if row["checksum"] is None:
                 cut.add(row["key_id"])
             else:
