@@ -21,7 +21,7 @@ from benchmarks.mercury_processes import Row
 from benchmarks.recorder import Recorder
 from benchmarks.rounds import Bench, GivenUp, Record, Usage, quantile, started, wait_for
 from benchmarks.statement_log import NothingLogged, logged_statements
-from benchmarks.ways import arrivals, connect, make_tables, mercury_way, plain
+from benchmarks.ways import arrivals_of, connect, make_tables, mercury_way, plain
 from mercury import Mercury
 
 TEXT = "x" * 300
@@ -213,7 +213,7 @@ def large(bench: Bench) -> Iterable[Record]:
             application.ask(f"2 {LARGE_MESSAGES + 1} {LARGE_MESSAGES} 0")
             wait_for(way, running, LARGE_MESSAGES + 1, bench.patience)
             found = usage.end(LARGE_MESSAGES)
-        for ids, lengths in arrivals(way):
+        for ids, lengths in arrivals_of(way):
             expect("rows of large messages", ids, list(range(1, LARGE_MESSAGES + 2)))
             expect("their characters", set(lengths), {300, LARGE})
         assert isinstance(before, dict)

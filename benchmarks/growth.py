@@ -111,22 +111,23 @@ def _drained(bench: Bench, way: Way, running: Running, application: Child, numbe
 def _memory(bench: Bench, way: Way, running: Running, size: int) -> Iterable[Record]:
     """The memory of both sides until all rows have arrived."""
     changed, seen = time.monotonic(), -1
-    while (there := way.arrived(running, size)) < size:
-        for children in running.sides.values():
-            for child in children:
-                child.check()
-        if there > seen:
-            changed, seen = time.monotonic(), there
-        if time.monotonic() - changed > bench.patience:
-            raise GivenUp(f"no row came within {bench.patience:g} s: {there} of {size}")
-        memory = {side: sum(resident(child.pid) for child in children) for side, children in running.sides.items()}
-        yield {
-            "part": "memory",
-            "messages": size,
-            "left": size - there,
-            **{f"{side}_mb": used / 2**20 for side, used in memory.items()},
-        }
-        time.sleep(WATCH)
+    with way.arrivals(running) as arrived:
+        while (there := arrived(size)) < size:
+            for children in running.sides.values():
+                for child in children:
+                    child.check()
+            if there > seen:
+                changed, seen = time.monotonic(), there
+            if time.monotonic() - changed > bench.patience:
+                raise GivenUp(f"no row came within {bench.patience:g} s: {there} of {size}")
+            memory = {side: sum(resident(child.pid) for child in children) for side, children in running.sides.items()}
+            yield {
+                "part": "memory",
+                "messages": size,
+                "left": size - there,
+                **{f"{side}_mb": used / 2**20 for side, used in memory.items()},
+            }
+            time.sleep(WATCH)
 
 
 def _measured_backlog(bench: Bench, way: Way, application: Child, rows: int, together: int, length: int) -> Record:

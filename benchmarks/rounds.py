@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import brokers
 from benchmarks.child import Child
 from benchmarks.machine import busy_seconds, cpu_seconds, forget_peak, peak_memory
-from benchmarks.ways import Kind, Running, Way, arrivals, connect
+from benchmarks.ways import Kind, Running, Way, arrivals_of, connect
 from mercury.postgres.embedded import EmbeddedPostgres
 
 #: Seconds between two looks for arrived rows.
@@ -127,13 +127,14 @@ def wait_for(way: Way, running: Running, rows: int, patience: float) -> int:
     :raises ChildEnded: a process has ended.
     """
     until = time.monotonic() + patience
-    while (there := way.arrived(running, rows)) < rows:
-        if time.monotonic() > until:
-            raise GivenUp(f"{there} of {rows} rows came within {patience:g} s")
-        for child in (running.application, *running.sides["client"], *running.sides["server"]):
-            child.check()
-        time.sleep(LOOK)
-    return there
+    with way.arrivals(running) as arrived:
+        while (there := arrived(rows)) < rows:
+            if time.monotonic() > until:
+                raise GivenUp(f"{there} of {rows} rows came within {patience:g} s")
+            for child in (running.application, *running.sides["client"], *running.sides["server"]):
+                child.check()
+            time.sleep(LOOK)
+        return there
 
 
 # --- usage ---------------------------------------------------------------------------------------------------------
@@ -292,7 +293,7 @@ def check_rows(way: Way, last: int, length: int = 300) -> None:
     :param length: the characters of each row.
     :raises GivenUp: the rows have not arrived exactly once, or not in order, or are not whole.
     """
-    for ids, lengths in arrivals(way):
+    for ids, lengths in arrivals_of(way):
         if (ids if way.ordered else sorted(ids)) != list(range(1, last + 1)):
             raise GivenUp(f"the rows 1 to {last} did not come once and in order: {len(ids)} came")
         if wrong := {found for found in lengths if found != length}:

@@ -6,7 +6,7 @@ import re
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,8 @@ CONFIRMED = "create table confirmed(arrival bigserial primary key, id bigint not
 SQLITE_RECEIVED = RECEIVED.replace("bigserial", "integer")
 MERCURY = "benchmarks/mercury_processes.py"
 OUTBOX = "benchmarks/rivals/outbox_table.py"
+#: How many rows have arrived, for the number that is waited for.
+Count = Callable[[int], int]
 
 
 @dataclass(kw_only=True)
@@ -39,8 +41,9 @@ class Way:
     #: The commands of its processes by side, "client" and "server", and whether they obey lines (Mercury's do).
     processes: dict[str, list[list[str]]]
     application: list[str]
-    #: How many rows have arrived, with the processes that run; exact if it is as many as asked for, or more.
-    arrived: Callable[[Running, int], int]
+    #: Opens what tells how many rows have arrived, with the processes that run: exactly if it is as many as asked for,
+    #: or more.
+    arrivals: Callable[[Running], AbstractContextManager[Count]]
     environment: dict[str, str] = field(default_factory=dict)
     obeys: bool = True
     #: The databases; "" = the way has no PostgreSQL database, so that there are no times of commits.
@@ -107,21 +110,35 @@ def plain(url: str) -> str:
     return sa.make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
 
 
-def _in_postgres(url: str, table: str, _running: Running, asked: int) -> int:
+@contextmanager
+def _in_postgres(url: str, table: str, _running: Running) -> Iterator[Count]:
+    """Looks by one connection: to start a session for each took more of the machine than many a way itself."""
     with connect(url, autocommit=True) as connection:
-        for figure in ("coalesce(max(arrival), 0)", "count(*)"):  # a rolled back insert has used a number too
-            ((there,),) = connection.execute(f"select {figure} from {table}".encode()).fetchall()
-            if there < asked:
-                break
-    return int(there)
+
+        def arrived(asked: int) -> int:
+            for figure in ("coalesce(max(arrival), 0)", "count(*)"):  # a rolled back insert has used a number too
+                ((there,),) = connection.execute(f"select {figure} from {table}".encode()).fetchall()
+                if there < asked:
+                    break
+            return int(there)
+
+        yield arrived
 
 
-def _in_sqlite(path: str, _running: Running, _asked: int) -> int:
+@contextmanager
+def _in_sqlite(path: str, _running: Running) -> Iterator[Count]:
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)) as connection:
-        return int(connection.execute("select coalesce(max(arrival), 0) from received").fetchone()[0])
+        query = "select coalesce(max(arrival), 0) from received"
+        yield lambda _asked: int(connection.execute(query).fetchone()[0])
 
 
-def arrivals(way: Way) -> Iterator[tuple[list[int], list[int]]]:
+@contextmanager
+def _in_memory(asks: bool, running: Running) -> Iterator[Count]:
+    child = running.application if asks else running.sides["server"][0]
+    yield lambda _asked: int(child.ask("count"))
+
+
+def arrivals_of(way: Way) -> Iterator[tuple[list[int], list[int]]]:
     """The ids and the lengths of the rows that have arrived, in order, by table; in memory there are none."""
     query = "select id, length(text) from received order by arrival"
     if way.server:
@@ -137,10 +154,6 @@ def arrivals(way: Way) -> Iterator[tuple[list[int], list[int]]]:
 
 def _columns(rows: Sequence[Sequence[int]]) -> tuple[list[int], list[int]]:
     return [row[0] for row in rows], [row[1] for row in rows if len(row) > 1]
-
-
-def _in_memory(asks: bool, running: Running, _asked: int) -> int:
-    return int((running.application if asks else running.sides["server"][0]).ask("count"))
 
 
 # --- Mercury -------------------------------------------------------------------------------------------------------
@@ -171,7 +184,7 @@ def mercury_way(
     ports = [free_port() for _ in range(processes)]
     template = Spec(store="memory:", ports=ports, **options)
     client, server = template, template
-    way = Way(name=run, processes={}, application=[], arrived=partial(_in_memory, template.asks))
+    way = Way(name=run, processes={}, application=[], arrivals=partial(_in_memory, template.asks))
     way.ordered = template.keys == 1
     if metrics:
         way.environment["MERCURY_METRICS_ENABLED"] = "true"
@@ -185,7 +198,7 @@ def mercury_way(
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute(table)
         way.file = files["server"]
-        way.arrived = partial(_in_sqlite, way.file)
+        way.arrivals = partial(_in_sqlite, way.file)
     else:
         way.client, way.server = (postgres.create_database(f"{run}_{side}") for side in ("client", "server"))
         make_tables(way.client, way.server)
@@ -201,7 +214,7 @@ def mercury_way(
             Mercury(spec.store).stop()
         way.confirmed = "confirmed" if template.asks else ""
         place = (way.client, "confirmed") if template.asks else (way.server, "received")
-        way.arrived = partial(_in_postgres, *place)
+        way.arrivals = partial(_in_postgres, *place)
     way.application = _own_command("application", client)
     servers = [_own_command("server", replace(server, ports=[port])) for port in ports]
     carriers = [] if way.together else [_own_command("carrier", client)] * processes
@@ -247,7 +260,7 @@ def rival_way(
         name=run,
         processes=sides,
         application=[python, "-m", "benchmarks.rivals.application", module],
-        arrived=partial(_in_postgres, server, "received"),
+        arrivals=partial(_in_postgres, server, "received"),
         environment=environment,
         obeys=False,
         client=client,

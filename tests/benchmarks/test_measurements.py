@@ -9,17 +9,20 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
+import psycopg
 import pytest
+from psycopg.rows import TupleRow
 
 from benchmarks import rounds, statement_log, ways
 from benchmarks.child import Child, ChildEnded
 from benchmarks.costs import MERCURY, SEED, check_simulation
 from benchmarks.machine import peak_memory
-from benchmarks.rounds import Bench, GivenUp, Usage, check_rows
+from benchmarks.rounds import LOOK, Bench, GivenUp, Usage, check_rows, wait_for
 from benchmarks.ways import Running, Way
 from mercury.postgres.embedded import EmbeddedPostgres
 
@@ -118,7 +121,7 @@ def file_with(path: Path, rows: list[tuple[int, str]]) -> Way:
         connection.execute(ways.SQLITE_RECEIVED)
         connection.executemany("insert into received(id, text) values (?, ?)", rows)
         connection.commit()
-    return Way(name="file", processes={}, application=[], arrived=lambda *_: 0, file=str(path))
+    return Way(name="file", processes={}, application=[], arrivals=partial(ways._in_memory, False), file=str(path))
 
 
 WHOLE = "x" * 300
@@ -156,7 +159,9 @@ def test_log_without_statements_is_not_taken_for_idle_processes(
         pass
 
 
-def test_number_that_a_rolled_back_insert_used_is_no_arrived_row(postgres_database: Callable[..., str]) -> None:
+def test_number_that_a_rolled_back_insert_used_is_no_arrived_row(
+    postgres_database: Callable[..., str], sleeper: Child
+) -> None:
     url = postgres_database()
     ways.make_tables(url, url)
     insert = "insert into received(id, text) values (1, 'text')"
@@ -164,5 +169,25 @@ def test_number_that_a_rolled_back_insert_used_is_no_arrived_row(postgres_databa
         connection.execute(insert)
         connection.rollback()
         connection.execute(insert)
-    arrived: Any = ways._in_postgres
-    assert arrived(url, "received", None, 2) == 1
+    with ways._in_postgres(url, "received", Running(sleeper, {"client": [], "server": []})) as arrived:
+        assert arrived(2) == 1
+
+
+def test_looks_for_arrived_rows_start_no_sessions(
+    postgres_database: Callable[..., str], sleeper: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each session takes milliseconds of CPU, which the measured processes then do not get."""
+    url = postgres_database()
+    ways.make_tables(url, url)
+    started: list[str] = []
+    connect = ways.connect
+
+    def counted(url: str, *, autocommit: bool = False) -> psycopg.Connection[TupleRow]:
+        started.append(url)
+        return connect(url, autocommit=autocommit)
+
+    monkeypatch.setattr(ways, "connect", counted)
+    way = Way(name="looks", processes={}, application=[], arrivals=partial(ways._in_postgres, url, "received"))
+    with pytest.raises(GivenUp, match="0 of 1 rows"):
+        wait_for(way, Running(sleeper, {"client": [], "server": []}), 1, 10 * LOOK)
+    assert started == [url]

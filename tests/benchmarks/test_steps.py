@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -222,7 +223,9 @@ def test_slow_way_gets_its_share_of_the_rows(monkeypatch: pytest.MonkeyPatch, tm
         def check(self) -> None:
             pass
 
-    made = ways.Way(name="slow", processes={}, application=[], arrived=lambda *_: 0, moves_backlog=False)
+    made = ways.Way(
+        name="slow", processes={}, application=[], arrivals=partial(ways._in_memory, False), moves_backlog=False
+    )
     monkeypatch.setattr(rounds, "Round", Phases)
     monkeypatch.setattr(Bench, "drop", lambda *_: None)
     bench = Bench(postgres=EmbeddedPostgres(tmp_path), folder=tmp_path, rows=10_000)
