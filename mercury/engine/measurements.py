@@ -33,7 +33,7 @@ class Measurements(Protocol):
         """
 
     def accepted(self, services: Sequence[str | None]) -> None:
-        """A transaction has stored received messages.
+        """A transaction has stored received messages, or delivered them.
 
         :param services: that of each message; ``None`` = a response.
         """

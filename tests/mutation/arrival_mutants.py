@@ -19,6 +19,13 @@ def arrival(name: str, symbol: str, before: str, after: str, test: str) -> Mutan
 
 ARRIVALS = (
     arrival(
+        "what is never stored counts as received",
+        "destination.reception:Reception._handle",
+        "*([] if delivery is None else delivery.not_stored)",
+        "",
+        f"{DELIVERED}::test_message_that_is_never_stored_counts_as_received",
+    ),
+    arrival(
         "the invoker ends for arrivals that wait",
         "delivery.invocation:InvocationWorker._call_all",
         "self._turns.is_wanted(run.record.sequence)",
@@ -133,8 +140,8 @@ ARRIVALS = (
     arrival(
         "handled messages are not stored",
         "delivery.on_arrival:ArrivalRun.deliver",
-        "or (row.sequence, row.number) not in gone",
-        "or gone is not None",
+        " and (row.sequence, row.number) in gone",
+        " and not gone",
         f"{DELIVERED}::test_message_is_handled_in_the_transaction_that_receives_it_and_never_stored",
     ),
     arrival(

@@ -159,6 +159,16 @@ def test_observers_are_told_the_same_as_if_the_message_had_been_stored() -> None
     assert (delivered.number, delivered.attempt, delivered.handler) == (1, 1, "Note")
 
 
+def test_message_that_is_never_stored_counts_as_received() -> None:
+    desk = Desk()
+    sequence = desk.open()
+    desk.node.engine.traffic.take()
+    desk.note(sequence, 1, 2, 4)
+    assert desk.stored(sequence) == [4]
+    (traffic,) = desk.node.engine.traffic.take()
+    assert (traffic.received, traffic.delivered) == (3, 2)
+
+
 def test_bytes_of_a_delivered_message_do_not_count_for_the_limits() -> None:
     desk = Desk()
     sequence = desk.open()

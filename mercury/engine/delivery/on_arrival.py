@@ -161,6 +161,8 @@ class ArrivalRun:
         #: The runs on the buffers that may be delivered from; those whose messages were passed to the application.
         self._runs: dict[str, DeliveryRun] = {}
         self._called: list[DeliveryRun] = []
+        #: The messages of the arrivals that were delivered, so that they are not stored.
+        self.not_stored: list[InboundMessage] = []
 
     @property
     def delivered(self) -> list[str]:
@@ -258,7 +260,11 @@ class ArrivalRun:
             tx.invoker.save_in_order(with_rows)
         tx.invoker.save_locked([run.record for run in self._called if not stored[run.record.sequence]])
         gone = {(run.record.sequence, number) for run in self._called for number in run.consumed}
-        return [row for row in rows if row.kind is not InboundKind.MESSAGE or (row.sequence, row.number) not in gone]
+        left: list[InboundMessage] = []
+        for row in rows:
+            is_gone = row.kind is InboundKind.MESSAGE and (row.sequence, row.number) in gone
+            (self.not_stored if is_gone else left).append(row)
+        return left
 
     def _plan(self, tx: Transaction, run: DeliveryRun) -> bool:
         """Choose the messages of a run. ``False`` = there are none."""

@@ -19,6 +19,8 @@ class DeliveryOnArrival(Protocol):
 
     #: The locked buffers.
     buffers: dict[str, InvokerRecord]
+    #: The messages of the arrivals that were delivered, so that they are not stored.
+    not_stored: list[InboundMessage]
 
     @property
     def claims(self) -> Mapping[str, Claim]: ...

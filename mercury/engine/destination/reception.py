@@ -39,7 +39,7 @@ from mercury.statemachine.acknowledging import Carrier, share
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference, MakeConnection
 from mercury.storage.api import Transaction
-from mercury.storage.records import RmsRecord, SequenceKey
+from mercury.storage.records import InboundMessage, RmsRecord, SequenceKey
 from mercury.wire.decode import decode
 from mercury.wire.encode import encode, fault_status
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
@@ -201,8 +201,9 @@ class Reception:
             batch.save()
             if delivery is not None:
                 delivery.respond(tx)
-            if self._context.measurements is not None and batch.rows:
-                tx.after_commit(partial(self._context.measurements.accepted, _services(batch)))
+            accepted = [*batch.rows, *([] if delivery is None else delivery.not_stored)]
+            if self._context.measurements is not None and accepted:
+                tx.after_commit(partial(self._context.measurements.accepted, _services(batch, accepted)))
             batch.find_responses(exchanges)
             keys = batch.due_keys() if refills and not any(map(_is_of_large, exchanges)) else []
             if keys:
@@ -364,10 +365,10 @@ def _answer_to(to: EndpointReference, envelope: Envelope, exchange: InboundExcha
     return Outgoing(url=to.url, envelope=envelope, purpose=Purpose.ANSWER, owner=exchange.arrival.owner)
 
 
-def _services(batch: Batch) -> list[str | None]:
-    """The service of each message that a batch has accepted; ``None`` = it is a response."""
+def _services(batch: Batch, rows: Sequence[InboundMessage]) -> list[str | None]:
+    """The service of each of these messages, which a batch has accepted; ``None`` = it is a response."""
     rmds = batch.rmds
-    return [rmds[row.sequence].service if row.sequence in rmds else None for row in batch.rows if row.action]
+    return [rmds[row.sequence].service if row.sequence in rmds else None for row in rows if row.action]
 
 
 def _is_of_large(exchange: InboundExchange) -> bool:
