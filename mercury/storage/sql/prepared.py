@@ -58,7 +58,7 @@ SINGLE = "mercury_single"
 
 
 class ListOf(UserDefinedType[Sequence[str]]):
-    """The type of a parameter that is a list; `Dialect.list_of` writes it as one text."""
+    """The type of a parameter that is a list; the `writers` of a dialect say how the driver gets it."""
 
     cache_ok = True
 
