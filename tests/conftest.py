@@ -6,7 +6,7 @@ import pytest
 
 from tests.acceptance.processes import COMMANDS
 
-pytest_plugins = ("tests.order", "tests.postgres", "tests.stores")
+pytest_plugins = ("tests.temporary", "tests.order", "tests.postgres", "tests.stores")
 
 
 def pytest_configure(config: pytest.Config) -> None:
