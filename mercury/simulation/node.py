@@ -157,7 +157,8 @@ class Node:
             Topic.RMD: engine.destination,
             Topic.INVOKER: engine.invocation,
         }
-        engine.note_others(isinstance(self.store, SharedMemoryNodeStore))
+        shared = isinstance(self.store, SharedMemoryNodeStore)
+        engine.note_others(shared, shared)
         run = ProcessRun(engine, store, application, workers, woken=set(Topic))
         store.listen(partial(self._committed, run), keys=engine.source.appended.announce)
         engine.invocation.answer = run.held_exchanges.release

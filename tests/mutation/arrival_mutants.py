@@ -9,6 +9,9 @@ LONG = "tests/scenario/test_long_calls_on_arrival.py"
 LEFT = "tests/scenario/test_left_to_the_invoker.py"
 STORED = "tests/storage/test_delivery_on_arrival.py"
 SPARE = "tests/unit/engine/runtime/test_spare_committer.py"
+RESPONSES = "tests/scenario/test_responses_on_arrival.py"
+ANSWERED = "tests/storage/test_responses_on_arrival.py"
+NODES = "tests/storage/test_nodes.py"
 QUEUE = "tests/unit/engine/runtime/test_group_commit.py"
 
 
@@ -19,11 +22,107 @@ def arrival(name: str, symbol: str, before: str, after: str, test: str) -> Mutan
 
 ARRIVALS = (
     arrival(
+        "what a callback was called for is what was stored",
+        "delivery.on_arrival:ArrivalRun.settle",
+        "made.get((row.sequence, row.number)) is not row",
+        "False",
+        f"{RESPONSES}::test_callback_that_was_called_for_what_is_not_stored_is_undone_and_called_for_what_is",
+    ),
+    arrival(
+        "what is stored is what the locked request says",
+        "destination.messages:_accept",
+        "if made is None or (made.action, made.relates_to, made.correlation, made.last) != depends:",
+        "if made is None:",
+        f"{RESPONSES}::test_callback_that_was_called_for_what_the_locked_request_does_not_say_is_undone_and_called_for_"
+        "what_it_says",
+    ),
+    arrival(
+        "callbacks are called before the requests are locked",
+        "destination.reception:Reception._handle",
+        "            if delivery is not None:\n"
+        "                deliver(batch, exchanges, delivery)\n"
+        "            batch.lock_sources(exchanges, () if delivery is None else delivery.keys)\n",
+        "            batch.lock_sources(exchanges, () if delivery is None else delivery.keys)\n"
+        "            if delivery is not None:\n"
+        "                deliver(batch, exchanges, delivery)\n",
+        f"{ANSWERED}::test_requests_are_sent_and_other_responses_received_while_a_callback_hangs",
+    ),
+    arrival(
+        "a repeated response is not expected again",
+        "destination.expected_responses:expected_responses",
+        "if number < following:",
+        "if False:",
+        f"{ANSWERED}::test_responses_that_are_repeated_in_one_transaction_and_after_it_are_delivered_once",
+    ),
+    arrival(
+        "a callback is not called for what another peer answers",
+        "destination.expected_responses:_request",
+        " if may_answer(single.arrival, request, None, record) else None",
+        "",
+        f"{RESPONSES}::test_callback_gets_no_response_of_a_peer_that_its_request_did_not_go_to",
+    ),
+    arrival(
+        "a future is not resolved on arrival",
+        "destination.expected_responses:_request",
+        " or request.callback.startswith(FUTURE)",
+        "",
+        f"{RESPONSES}::test_future_is_not_resolved_by_the_thread_that_receives_its_response",
+    ),
+    arrival(
+        "a future that waits is not resolved with what arrives",
+        "delivery.on_arrival:ArrivalRun._plan",
+        "not _has_future(row, requests)",
+        "True",
+        f"{RESPONSES}::test_future_is_not_resolved_by_the_thread_that_receives_its_response",
+    ),
+    arrival(
+        "a sequence is that of its record, not of its arrival",
+        "delivery.on_arrival:ArrivalRun._is_simple",
+        "not self._delivery.may_call(record.service)",
+        "False",
+        f"{RESPONSES}::test_arrival_for_a_service_that_names_a_sequence_of_responses_has_nothing_of_it_delivered",
+    ),
+    arrival(
+        "callbacks for several sequences share no transaction of the invoker",
+        "delivery.several:SeveralBuffers._load",
+        "each.service is not None and ",
+        "",
+        f"{ANSWERED}::test_responses_that_wait_in_several_buffers_are_consumed_with_their_requests",
+    ),
+    arrival(
         "what is never stored counts as received",
         "destination.reception:Reception._handle",
         "*([] if delivery is None else delivery.not_stored)",
         "",
         f"{DELIVERED}::test_message_that_is_never_stored_counts_as_received",
+    ),
+    arrival(
+        "a process learns of others that only send",
+        "runtime.node:NodeWorker.run_once",
+        "self._store.others(self._identifier, since), others)",
+        "self._store.others(self._identifier, since), False)",
+        f"{NODES}::test_a_process_learns_whether_others_host_services_and_whether_there_are_any",
+    ),
+    arrival(
+        "a process learns whether others host services",
+        "runtime.node:NodeWorker.run_once",
+        "others and self._store.others(self._identifier, since)",
+        "others",
+        f"{NODES}::test_a_process_learns_whether_others_host_services_and_whether_there_are_any",
+    ),
+    arrival(
+        "responses while another process receives them too",
+        "delivery.on_arrival:ArrivalDelivery.may_call",
+        "self.receives_alone",
+        "self.is_alone",
+        f"{RESPONSES}::test_response_waits_for_the_invoker_while_another_process_might_receive_responses_too",
+    ),
+    arrival(
+        "the requests of consumed responses go",
+        "delivery.on_arrival:ArrivalRun.settle",
+        "consume_requests(tx, run)",
+        "pass",
+        f"{RESPONSES}::test_response_is_consumed_with_its_request_in_the_transaction_that_receives_it",
     ),
     arrival(
         "the invoker ends for arrivals that wait",
@@ -69,7 +168,7 @@ ARRIVALS = (
     ),
     arrival(
         "the claim is checked in the transaction",
-        "delivery.on_arrival:ArrivalRun.deliver",
+        "delivery.on_arrival:ArrivalRun._save",
         "tx.guard(self.claims[run.record.sequence])",
         "pass",
         f"{LEFT}::test_claim_that_is_lost_during_the_calls_undoes_them",
@@ -125,9 +224,9 @@ ARRIVALS = (
     ),
     arrival(
         "only while no other process hosts services",
-        "delivery.on_arrival:ArrivalDelivery._may",
-        "self._able and self.is_alone",
-        "self._able",
+        "delivery.on_arrival:ArrivalDelivery.may_call",
+        "self.is_alone if service is not None",
+        "True if service is not None",
         f"{LEFT}::test_while_other_processes_host_services_on_the_store_nothing_is_delivered_on_arrival",
     ),
     arrival(
@@ -139,14 +238,14 @@ ARRIVALS = (
     ),
     arrival(
         "handled messages are not stored",
-        "delivery.on_arrival:ArrivalRun.deliver",
+        "delivery.on_arrival:ArrivalRun._save",
         " and (row.sequence, row.number) in gone",
         " and not gone",
         f"{DELIVERED}::test_message_is_handled_in_the_transaction_that_receives_it_and_never_stored",
     ),
     arrival(
         "rows that were handled with it are deleted",
-        "delivery.on_arrival:ArrivalRun.deliver",
+        "delivery.on_arrival:ArrivalRun._save",
         "if with_rows:\n            tx.invoker.save_in_order(with_rows)",
         "if with_rows:\n            tx.invoker.save_locked(with_rows)",
         f"{DELIVERED}::test_messages_that_wait_are_handled_before_those_that_arrive",

@@ -42,7 +42,7 @@ def pairs() -> Iterator[PairOf]:
         def made(shop: Serving, url: str) -> Pair:
             pair = stack.enter_context(Pair(shop.service, server_store=url))
             # What a pair sends arrives one by one: messages of one run have waited in the store.
-            pair.server._process.engine.note_others(True)
+            pair.server._process.engine.note_others(True, True)
             position = "bigserial primary key" if "postgresql" in url else "integer primary key"
             with pair.server.transaction() as tx:
                 tx.connection().execute(text(f"create table placed(position {position}, id integer)"))

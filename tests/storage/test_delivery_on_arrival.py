@@ -138,10 +138,10 @@ def test_messages_are_handled_by_one_commit_and_as_many_statements_as_there_are_
 
 def test_message_that_waits_is_handled_with_the_one_that_arrives(store: SqlStore) -> None:
     shop = Shop(store)
-    shop.server.engine.note_others(True)
+    shop.server.engine.note_others(True, True)
     shop.bring("a")
     assert (shop.placed(), shop.stored()) == ([], 1)
-    shop.server.engine.note_others(False)
+    shop.server.engine.note_others(False, False)
     shop.bring("b")
     assert shop.calls == shop.placed() == ["a", "b"]
     assert shop.stored() == 0

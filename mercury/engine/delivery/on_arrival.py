@@ -1,24 +1,25 @@
 """Delivers messages in the transaction that receives them, so that they are not stored in between (decision 92).
 
 Only what is simple is done like this: the next messages of sequences in order, exactly once, of services whose handlers
-are quick (`call_times`), while no other process on the store hosts services. What is not delivered is stored, as if
-this part did not exist, and `InvocationWorker` delivers it. If the transaction fails, its caller repeats it without
-this part.
+are quick (`call_times`), while no other process on the store hosts services; and responses whose callbacks are quick,
+while there is no other process (decision 103). What is not delivered is stored, as if this part did not exist, and
+`InvocationWorker` delivers it. If the transaction fails, its caller repeats it without this part.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 
+from mercury.engine.application import FUTURE
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.delivery.calls import call_all
 from mercury.engine.delivery.response_backlog import is_far_from_limits
 from mercury.engine.delivery.responses import Answer
-from mercury.engine.delivery.run import RUN_BYTES, DeliveryRun
+from mercury.engine.delivery.run import RUN_BYTES, DeliveryRun, consume_requests
 from mercury.engine.delivery.saving import end_responses, pass_messages, respond
 from mercury.engine.delivery.several import is_simple
 from mercury.engine.delivery.shared import SharedSavepoints
@@ -28,7 +29,14 @@ from mercury.statemachine import events
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.storage.api import Transaction
 from mercury.storage.claims import Claim
-from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, RmdRecord, SequenceKey
+from mercury.storage.records import (
+    InboundKind,
+    InboundMessage,
+    InvokerRecord,
+    OutboundMessage,
+    RmdRecord,
+    SequenceKey,
+)
 
 #: Seconds of calls after which the rest is stored: arrivals wait for their answers meanwhile.
 SECONDS = 0.09
@@ -66,6 +74,8 @@ class ArrivalDelivery:
         #: Whether no other process on the store is known to host services: a transaction that is stopped in a handler
         #: would keep the others from receiving messages of its sequences.
         self.is_alone = not able.shared
+        #: Whether no other process on the store is known at all: it might receive responses of the same sequences.
+        self.receives_alone = not able.shared
         self.answer = answer
         #: The transactions that only store before the next one delivers.
         self._storing = 0
@@ -79,10 +89,10 @@ class ArrivalDelivery:
 
         The transaction begins and ends within this context; ``None`` = it only stores.
 
-        :param sequences: the service of each.
+        :param sequences: the service of each; ``None`` = its messages are responses.
         """
         times = self.savepoints.times
-        names = [name for name, service in sequences.items() if times.is_quick(service)] if self._may else []
+        names = [name for name, service in sequences.items() if self.may_call(service) and times.is_quick(service)]
         # While a call takes long, no second one is begun that could too: then no message would be received.
         if not names or self._only_stores() or self.late(SECONDS):
             yield None
@@ -108,9 +118,9 @@ class ArrivalDelivery:
                 self.ended(run)
             self.turns.served(run.delivered)
 
-    @property
-    def _may(self) -> bool:
-        return self._able and self.is_alone
+    def may_call(self, service: str | None) -> bool:
+        """Whether the handlers of a service (``None`` = callbacks) may be called on arrival: see `is_alone`."""
+        return self._able and (self.is_alone if service is not None else self.receives_alone)
 
     def _only_stores(self) -> bool:
         """Whether a transaction that begins now only stores."""
@@ -161,19 +171,26 @@ class ArrivalRun:
         #: The runs on the buffers that may be delivered from; those whose messages were passed to the application.
         self._runs: dict[str, DeliveryRun] = {}
         self._called: list[DeliveryRun] = []
+        #: The runs on responses that were passed to callbacks.
+        self._called_back: list[DeliveryRun] = []
+        #: The rows that the reception is expected to make of responses that have arrived.
+        self._expected: Sequence[InboundMessage] = ()
         #: The messages of the arrivals that were delivered, so that they are not stored.
         self.not_stored: list[InboundMessage] = []
+        #: How many messages each buffer had before.
+        self._before: dict[str, int] = {}
 
     @property
     def delivered(self) -> list[str]:
         """The sequences of which something was delivered."""
-        return [run.record.sequence for run in self._called]
+        return [run.record.sequence for run in (*self._called, *self._called_back)]
 
     @property
     def keys(self) -> set[SequenceKey]:
-        """The keys that `respond` locks."""
+        """The keys that `respond` and `settle` lock."""
         rows = (row for run in self._called for row in run.responses)
-        return {row.channel.key for row in rows if row.channel.back_channel and not row.channel.plain}
+        requests = {row.channel.key for run in self._called_back for row in run.requests}
+        return requests | {row.channel.key for row in rows if row.channel.back_channel and not row.channel.plain}
 
     def begin(self, tx: Transaction, requests: Mapping[str, RmdRecord]) -> frozenset[str]:
         """Lock the buffers. Returns the sequences whose next messages `deliver` may take.
@@ -206,10 +223,12 @@ class ArrivalRun:
     def _is_simple(self, record: InvokerRecord, request: RmdRecord) -> bool:
         """Whether a buffer has nothing that a run on it alone has to settle."""
         context = self._context
-        if record.service is None or request.machine.final or request.machine.tombstone or record.follows is not None:
+        if not self._delivery.may_call(record.service):
+            return False  # an arrival may name a sequence that is not of its service
+        if request.machine.final or request.machine.tombstone or record.follows is not None:
             return False
         services = context.application.services()
-        if services is not None and record.service not in services:
+        if services is not None and record.service is not None and record.service not in services:
             return False
         if record.retry_at is not None or self._delivery.cool_down.has_failed(record.sequence):
             return False
@@ -229,13 +248,18 @@ class ArrivalRun:
             for number, message in sorted(part.messages.items()):
                 run.drop(run.record.machine.handle(events.MessageBuffered(number=number, last=message.last)))
 
-    def deliver(self, tx: Transaction, rows: list[InboundMessage]) -> list[InboundMessage]:
-        """Call the application for what can be delivered now, and save that. Returns the rows that are left to store.
+    def deliver(
+        self, tx: Transaction, rows: list[InboundMessage], responses: Sequence[InboundMessage]
+    ) -> list[InboundMessage]:
+        """Call the application for what can be delivered now, and save that; `settle` saves that of responses.
 
         :param rows: of the arrivals.
+        :param responses: the rows that will be made of responses among them.
+        :returns: the rows that are left to store.
         """
-        stored = {name: len(run.rows) for name, run in self._runs.items()}
-        for row in rows:
+        self._before = {name: len(run.rows) for name, run in self._runs.items()}
+        self._expected = responses
+        for row in (*rows, *responses):
             run = self._runs.get(row.sequence)
             if run is not None and row.kind is InboundKind.MESSAGE:
                 run.rows[row.number] = row
@@ -247,19 +271,43 @@ class ArrivalRun:
         self._delivery.began(self)
         until = monotonic() + SECONDS
         call_all(self._context, runs, tx, self._now, self._delivery.savepoints, lambda: monotonic() >= until)
-        self._called = [run for run in runs if run.consumed or run.failure is not None]
-        for run in self._called:
+        called = [run for run in runs if run.consumed or run.failure is not None]
+        self._called = [run for run in called if run.record.service is not None]
+        self._called_back = [run for run in called if run.record.service is None]
+        return self._save(tx, self._called, rows)
+
+    def settle(self, tx: Transaction, rows: list[InboundMessage]) -> list[InboundMessage]:
+        """Save the delivery of responses, after they were received; the keys of their requests are locked.
+
+        :param rows: of the arrivals.
+        :returns: the rows that are left to store.
+        :raises Conflict: the reception would not store a response that was expected.
+        """
+        if not self._expected and not self._called_back:
+            return rows
+        made = {(row.sequence, row.number): row for row in rows if row.kind is InboundKind.MESSAGE}
+        for row in self._expected:
+            if made.get((row.sequence, row.number)) is not row:
+                raise Conflict(f"response {row.number} of {row.sequence} was not stored as expected")
+        rows = self._save(tx, self._called_back, rows)
+        for run in self._called_back:
+            consume_requests(tx, run)
+        return rows
+
+    def _save(self, tx: Transaction, runs: Sequence[DeliveryRun], rows: list[InboundMessage]) -> list[InboundMessage]:
+        """Save what runs have delivered. Returns the rows that are left to store."""
+        for run in runs:
             tx.guard(self.claims[run.record.sequence])
             run.drop(run.record.machine.handle(events.Delivered(tuple(run.consumed))))
             passed = pass_messages(self._context, tx, run, self._now)
             if run.request is not None and run.policy.acknowledge_at is AcknowledgeAt.DELIVERY and passed:
                 ranges = tuple((number, number) for number in passed)
                 run.request.machine.handle(events.Consumed(ranges), self._now, run.policy)
-        with_rows = [run.record for run in self._called if stored[run.record.sequence]]
+        with_rows = [run.record for run in runs if self._before[run.record.sequence]]
         if with_rows:
             tx.invoker.save_in_order(with_rows)
-        tx.invoker.save_locked([run.record for run in self._called if not stored[run.record.sequence]])
-        gone = {(run.record.sequence, number) for run in self._called for number in run.consumed}
+        tx.invoker.save_locked([run.record for run in runs if not self._before[run.record.sequence]])
+        gone = {(run.record.sequence, number) for run in runs for number in run.consumed}
         left: list[InboundMessage] = []
         for row in rows:
             is_gone = row.kind is InboundKind.MESSAGE and (row.sequence, row.number) in gone
@@ -270,6 +318,9 @@ class ArrivalRun:
         """Choose the messages of a run. ``False`` = there are none."""
         numbers = run.record.machine.releasable()
         run.messages = list(takewhile(lambda row: _are_whole([row]), (run.rows[number] for number in numbers)))
+        if run.record.service is None and self._before[run.record.sequence]:  # what arrives is for callbacks
+            requests = run.read_requests(tx, run.messages)
+            run.messages = list(takewhile(lambda row: not _has_future(row, requests), run.messages))
         return bool(run.messages) and not run.dropped and is_far_from_limits(self._context, tx, run, self._now)
 
     def respond(self, tx: Transaction) -> None:
@@ -277,6 +328,12 @@ class ArrivalRun:
         for run in self._called:
             respond(self._context, tx, run, self._now, self._delivery.answer)
             end_responses(self._context, tx, run, self._now)
+
+
+def _has_future(response: InboundMessage, requests: Mapping[str, OutboundMessage]) -> bool:
+    """Whether a future waits for a response: what is called when it is done would be called by this thread."""
+    request = requests.get(response.relates_to or "")
+    return request is not None and (request.callback or "").startswith(FUTURE)
 
 
 def _are_whole(messages: Iterable[InboundMessage]) -> bool:

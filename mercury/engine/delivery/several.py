@@ -104,7 +104,7 @@ class SeveralBuffers:
         records = {
             name: each
             for name, each in tx.invoker.read_many(sequences).items()
-            if times.may_share(each.service) and is_simple(self._context, each, now)
+            if each.service is not None and times.may_share(each.service) and is_simple(self._context, each, now)
         }
         if len(records) < 2:
             return []
@@ -154,8 +154,9 @@ def is_simple(context: EngineContext, record: InvokerRecord, now: float) -> bool
     """Whether a buffer has nothing that a run on it alone has to settle."""
     machine = record.machine
     in_order = machine.in_order and not machine.may_skip_gaps and not machine.in_progress
-    if record.service is None or not in_order or record.attempts or record.parked is not None:
+    if not in_order or record.attempts or record.parked is not None:
         return False
-    if context.rates is not None and context.rates.callable(record.service, now) is not None:
+    rates = context.rates if record.service is not None else None
+    if rates is not None and rates.callable(record.service, now) is not None:
         return False  # a limit on its rate counts the calls of each run
     return context.application.policy(record.service).assurance is DeliveryAssurance.EXACTLY_ONCE

@@ -9,7 +9,7 @@ from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.inbound_exchange import InboundExchange, unknown_sequence
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import SequenceHeader
-from mercury.wire.envelope import MessageBatch
+from mercury.wire.envelope import MessageBatch, Payload
 
 
 def received(batch: Batch, exchange: InboundExchange, header: SequenceHeader, body: MessageBatch) -> None:
@@ -29,19 +29,9 @@ def received(batch: Batch, exchange: InboundExchange, header: SequenceHeader, bo
         exchange.fault = _not_agreed(header.identifier)
         return
     accepted = False
-    for number, message in enumerate(body.messages, header.message_number):
-        envelope = replace(
-            exchange.envelope,
-            action=message.action,
-            message_id=message.message_id,
-            relates_to=message.relates_to,
-            expires_in=message.expires_in,
-            origin=message.origin,
-            body=message.payload,
-        )
-        single = InboundExchange(exchange.arrival, envelope)
-        single.fault_to, single.http_trace = exchange.fault_to, None
-        messages.sequenced(batch, single, SequenceHeader(header.identifier, number), message.payload)
+    for number, single in singles(exchange, header, body):
+        single.fault_to = exchange.fault_to
+        messages.sequenced(batch, single, SequenceHeader(header.identifier, number), payload_of(single))
         exchange.acknowledge |= single.acknowledge
         exchange.waiting += single.waiting
         accepted = accepted or single.fault is None
@@ -52,6 +42,32 @@ def received(batch: Batch, exchange: InboundExchange, header: SequenceHeader, bo
     if accepted and exchange.fault is not None:
         exchange.accepted_in_part = exchange.fault.busy
         exchange.fault = exchange.fault if exchange.fault.busy else None
+
+
+def singles(exchange: InboundExchange, header: SequenceHeader, body: MessageBatch) -> list[tuple[int, InboundExchange]]:
+    """The messages of a batch as arrivals of their own, each with its number. They are made once for each arrival."""
+    if exchange.singles is None:
+        exchange.singles = []
+        for number, message in enumerate(body.messages, header.message_number):
+            envelope = replace(
+                exchange.envelope,
+                action=message.action,
+                message_id=message.message_id,
+                relates_to=message.relates_to,
+                expires_in=message.expires_in,
+                origin=message.origin,
+                body=message.payload,
+            )
+            single = InboundExchange(exchange.arrival, envelope)
+            single.http_trace = None
+            exchange.singles.append((number, single))
+    return exchange.singles
+
+
+def payload_of(single: InboundExchange) -> Payload:
+    """The body of a message of a batch."""
+    assert isinstance(single.envelope.body, Payload)
+    return single.envelope.body
 
 
 def _not_agreed(identifier: str) -> Fault:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mercury.engine.destination.batch import Batch
 from mercury.engine.destination.dispatch import is_message, take
+from mercury.engine.destination.expected_responses import expected_responses, is_response
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.storage.api import Transaction
 from mercury.storage.claims import Claim
@@ -30,7 +31,11 @@ class DeliveryOnArrival(Protocol):
 
     def begin(self, tx: Transaction, requests: Mapping[str, RmdRecord]) -> Collection[str]: ...
 
-    def deliver(self, tx: Transaction, rows: list[InboundMessage]) -> list[InboundMessage]: ...
+    def deliver(
+        self, tx: Transaction, rows: list[InboundMessage], responses: Sequence[InboundMessage]
+    ) -> list[InboundMessage]: ...
+
+    def settle(self, tx: Transaction, rows: list[InboundMessage]) -> list[InboundMessage]: ...
 
     def respond(self, tx: Transaction) -> None: ...
 
@@ -46,18 +51,19 @@ def reserve_nothing(_sequences: Mapping[str, str | None], _now: float) -> Iterat
 
 
 def messages_of(exchanges: Sequence[InboundExchange]) -> dict[str, str | None]:
-    """The sequences of the messages that have arrived, with their services."""
+    """The sequences of the messages that have arrived, with their services; ``None`` = of responses."""
     return {
-        header.identifier: exchange.arrival.service
+        header.identifier: exchange.arrival.service if is_message(exchange) else None
         for exchange in exchanges
-        if (header := exchange.envelope.sequence) is not None and is_message(exchange)
+        if (header := exchange.envelope.sequence) is not None and (is_message(exchange) or is_response(exchange))
     }
 
 
 def deliver(batch: Batch, exchanges: Sequence[InboundExchange], delivery: DeliveryOnArrival) -> None:
-    """Take the messages of sequences from which can be delivered now, and deliver them.
+    """Take the messages of sequences from which can be delivered now, and deliver them; call back for responses.
 
-    Source sequences are not locked meanwhile: their worker never waits for a handler.
+    Source sequences are not locked meanwhile: their worker never waits for a handler or a callback. So responses are
+    taken later, and settled then.
     """
     sequences = delivery.begin(batch.tx, batch.rmds)
     batch.adopt_buffers(delivery.buffers)
@@ -65,4 +71,4 @@ def deliver(batch: Batch, exchanges: Sequence[InboundExchange], delivery: Delive
         header = exchange.envelope.sequence
         if header is not None and header.identifier in sequences and is_message(exchange):
             take(batch, exchange)
-    batch.rows = delivery.deliver(batch.tx, batch.rows)
+    batch.rows = delivery.deliver(batch.tx, batch.rows, expected_responses(batch, exchanges, sequences))

@@ -12,6 +12,7 @@ from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, AckRequested, Crea
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion
 from mercury.statemachine.trace import Trace
 from mercury.storage.callers import create_key
+from mercury.storage.records import InboundMessage
 from mercury.wire.envelope import Envelope, Payload
 
 
@@ -43,6 +44,10 @@ class InboundExchange:
         self.fault: Fault | None = None
         #: Its messages were taken before the rest of it is handled.
         self.taken = False
+        #: The messages of its batch with their numbers, once they are needed.
+        self.singles: list[tuple[int, InboundExchange]] | None = None
+        #: The row that it is expected to get as a response; ``None`` = nothing is expected.
+        self.expected: InboundMessage | None = None
         #: Some messages of a batch are accepted and the others refused: the fault carries the acknowledgement.
         self.accepted_in_part = False
         self.reply: Reply | None = None

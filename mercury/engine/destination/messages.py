@@ -190,37 +190,55 @@ def _accept(batch: Batch, exchange: InboundExchange, record: RmdRecord, body: Pa
             record, InboundMessage(sequence=record.identifier, number=number, last=last, received_at=batch.now)
         )
         return
-    batch.add_message(
-        record,
-        InboundMessage(
-            sequence=record.identifier,
-            number=number,
-            last=last,
-            message_id=envelope.message_id,
-            action="" if last and _is_bare_last(exchange, body) else envelope.action,
-            payload=body.xml,
-            element=body.name,
-            is_fault=body.is_fault,
-            headers=envelope.headers,
-            relates_to=envelope.relates_to
-            if row is found
-            else None,  # the request of another peer has no response here
-            reply_to=envelope.reply_to,
-            fault_to=envelope.fault_to,
-            received_at=batch.now,
-            expires_at=None if envelope.expires_in is None else batch.now + envelope.expires_in,
-            correlation=row.correlation if row is not None else None,
-            attachments=store_parts(batch.tx, envelope.parts, batch.context.ids),
-            trace=exchange.trace,
-            sent_at=exchange.sent_at,
-        ),
-    )
+    action = "" if last and _is_bare_last(exchange, body) else envelope.action
+    relates_to = envelope.relates_to if row is found else None  # the request of another peer has no response here
+    correlation = row.correlation if row is not None else None
+    made, depends = exchange.expected, (action, relates_to, correlation, last)
+    if made is None or (made.action, made.relates_to, made.correlation, made.last) != depends:
+        made = stored_row(batch, exchange, record, body, number, action, relates_to, correlation, last=last)
+    batch.add_message(record, made)
     if row is None or envelope.relates_to is None:
         return
     before = batch.tx.rms.answered(envelope.relates_to)
     request = batch.rms_by_id(before.sequence_id or "") if before is not None else None
     if before is not None and not before.answered and request is not None:
         batch.raise_rms(request, events.ResponseStored())
+
+
+def stored_row(
+    batch: Batch,
+    exchange: InboundExchange,
+    record: RmdRecord,
+    body: Payload,
+    number: int,
+    action: str,
+    relates_to: str | None,
+    correlation: str | None,
+    *,
+    last: bool = False,
+) -> InboundMessage:
+    """The row of a message in its buffer."""
+    envelope = exchange.envelope
+    return InboundMessage(
+        sequence=record.identifier,
+        number=number,
+        last=last,
+        message_id=envelope.message_id,
+        action=action,
+        payload=body.xml,
+        element=body.name,
+        is_fault=body.is_fault,
+        headers=envelope.headers,
+        relates_to=relates_to,
+        reply_to=envelope.reply_to,
+        fault_to=envelope.fault_to,
+        received_at=batch.now,
+        expires_at=None if envelope.expires_in is None else batch.now + envelope.expires_in,
+        correlation=correlation,
+        attachments=store_parts(batch.tx, envelope.parts, batch.context.ids),
+        trace=exchange.trace,
+        sent_at=exchange.sent_at,
+    )
 
 
 def _request(batch: Batch, exchange: InboundExchange, record: RmdRecord) -> OutboundMessage | None:

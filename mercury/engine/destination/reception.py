@@ -198,6 +198,8 @@ class Reception:
             batch.lock_sources(exchanges, () if delivery is None else delivery.keys)
             for exchange in exchanges:
                 handle(batch, exchange)
+            if delivery is not None:
+                batch.rows = delivery.settle(tx, batch.rows)
             batch.save()
             if delivery is not None:
                 delivery.respond(tx)

@@ -288,10 +288,10 @@ class Engine:
         """The owner of the claims of this process: random, and another one at each start."""
         return self._context.claims.owner
 
-    def note_others(self, others: bool) -> None:
-        """Note whether other processes on the store host services."""
+    def note_others(self, hosting: bool, others: bool) -> None:
+        """Note whether other processes on the store host services, and whether there are any others at all."""
         if self.on_arrival is not None:
-            self.on_arrival.is_alone = not others
+            self.on_arrival.is_alone, self.on_arrival.receives_alone = not hosting, not others
 
     def late_deliveries(self, seconds: float) -> frozenset[str]:
         """The sequences that transactions of arrivals have locked whose calls have taken longer. May be called in any

@@ -278,8 +278,8 @@ class SqlRmsRows:
         self._cached[message_id] = None if row.acknowledged else after
 
     def flush_answers(self) -> None:
-        """Write which requests were answered, and which responses were consumed."""
-        answered, consumed = list(self._answered), dict(self._consumed)
+        """Write which requests were answered, and which responses were consumed, which says both."""
+        answered, consumed = [name for name in self._answered if name not in self._consumed], dict(self._consumed)
         self.forget_answers()
         both = [name for name in answered if (row := self._cached.get(name)) is not None and row.acknowledged]
         for part in chunks(both):
