@@ -57,7 +57,7 @@ mutants: $(STAMP) ## Remove each guard in a copy of the tree, and check that a t
 	$(BIN)/python -m tests.mutation.run
 
 .PHONY: chaos
-chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and compare what arrived (20 minutes)
+chaos: $(STAMP) ## Kill real processes and PostgreSQL at every crash point, and compare what arrived (above an hour)
 	$(BIN)/python -m tests.chaos
 	$(BIN)/python -m tests.chaos experiment
 	$(BIN)/python -m tests.acceptance.combinations
