@@ -22,6 +22,13 @@ def arrival(name: str, symbol: str, before: str, after: str, test: str) -> Mutan
 
 ARRIVALS = (
     arrival(
+        "what is delivered is saved although all that arrived is refused",
+        "destination.delivering:deliver",
+        "batch.change_rmd(batch.rmds[name])",
+        "batch.rmds[name]",
+        f"{DELIVERED}::test_message_whose_delivery_a_stranger_sets_off_is_acknowledged_to_its_owner",
+    ),
+    arrival(
         "what a callback was called for is what was stored",
         "delivery.on_arrival:ArrivalRun.settle",
         "made.get((row.sequence, row.number)) is not row",

@@ -21,8 +21,9 @@ from mercury.statemachine.protocol import RmVersion
 from mercury.storage.api import Transaction
 
 from .desk import Desk, worked_on
-from .foreign import RM10_SOAP12, Foreign
-from .harness import DESTINATION, NOTE, Pair, body
+from .foreign import RM10_SOAP12, Foreign, identifier_in
+from .harness import DESTINATION, NOTE, Pair, body, name_of
+from .test_ownership_of_sequences import OTHER, OWNER, post
 
 #: What a handler does first.
 OnCall = Callable[[MessageContext, str], None]
@@ -248,6 +249,21 @@ def test_messages_that_are_acknowledged_at_delivery_are_acknowledged_in_the_repl
     assert len(ranges) == 1
     assert b'Upper="3"' in ranges[0]
     assert b'Lower="1"' in ranges[0]
+
+
+def test_message_whose_delivery_a_stranger_sets_off_is_acknowledged_to_its_owner() -> None:
+    """A refused message of a sequence is the only one in its transaction, which delivers what waited."""
+    desk = Desk(policy=replace(DESTINATION, acknowledge_at=AcknowledgeAt.DELIVERY))
+    made = post(desk.node, desk.foreign.create(), identity=OWNER)
+    sequence = identifier_in(made)
+    with worked_on(desk.node, sequence):
+        post(desk.node, desk.foreign.note(sequence, 1), identity=OWNER)
+    assert desk.stored(sequence) == [1]
+    refusal = post(desk.node, desk.foreign.note(sequence, 2), identity=OTHER)
+    assert name_of(refusal) != "acknowledgement"
+    assert desk.called == [1]
+    repeated = post(desk.node, desk.foreign.note(sequence, 1), identity=OWNER)
+    assert b'Upper="1"' in repeated.body
 
 
 def test_response_leaves_on_the_exchange_of_its_request() -> None:

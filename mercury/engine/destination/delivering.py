@@ -29,6 +29,9 @@ class DeliveryOnArrival(Protocol):
     @property
     def keys(self) -> Iterable[SequenceKey]: ...
 
+    @property
+    def delivered(self) -> Iterable[str]: ...
+
     def begin(self, tx: Transaction, requests: Mapping[str, RmdRecord]) -> Collection[str]: ...
 
     def deliver(
@@ -72,3 +75,5 @@ def deliver(batch: Batch, exchanges: Sequence[InboundExchange], delivery: Delive
         if header is not None and header.identifier in sequences and is_message(exchange):
             take(batch, exchange)
     batch.rows = delivery.deliver(batch.tx, batch.rows, expected_responses(batch, exchanges, sequences))
+    for name in delivery.delivered:
+        batch.change_rmd(batch.rmds[name])  # also if everything that arrived for it is refused
