@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import re
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -46,10 +48,15 @@ class Databases:
     """The databases of one server.
 
     :param url: the URL of any database of the server, with a role that may create databases.
+    :param keep: create and drop databases by one connection, which is kept until `close`: a server starts a process for
+        each. Otherwise each statement has a connection of its own.
     :raises ConfigurationError: it is not the URL of a PostgreSQL database.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, keep: bool = False) -> None:
+        self._keep = keep
+        self._kept: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._lock = threading.Lock()
         try:
             self._url = make_url(url)
         except ArgumentError as error:
@@ -67,9 +74,11 @@ class Databases:
         # A socket's folder is written with slashes: many readers of settings interpret percent signs.
         return server + mark + options.replace("%2F", "/")
 
-    def create(self, name: str, template: str | None = None) -> str:
+    def create(self, name: str, template: str | None = None, *, files: bool = False) -> str:
         """Create a database, empty or as a copy of another; returns its URL.
 
+        :param files: copy the template's files, if the server is PostgreSQL 15 or newer. Otherwise its pages go through
+            the log, as is the default: that takes more CPU time, but no checkpoints of the whole server.
         :raises ConfigurationError: the name is not valid.
         :raises StorageError: the database exists already, the template is in use, or the server does not answer.
         """
@@ -77,7 +86,7 @@ class Databases:
         statement = sql.SQL("create database {}").format(sql.Identifier(name))
         if template is not None:
             statement += sql.SQL(" template {}").format(sql.Identifier(template))
-        self._run(statement)
+        self._run(statement, sql.SQL(" strategy file_copy") if files else None)
         return url
 
     def provide(self, name: str) -> bool:
@@ -95,15 +104,14 @@ class Databases:
         return True
 
     def drop(self, name: str) -> None:
-        """Drop a database if it exists. First its sessions are terminated and its prepared transactions rolled back,
-        because PostgreSQL would refuse to drop it otherwise.
+        """Drop a database if it exists. Its sessions are terminated. If PostgreSQL refuses to drop it, as it does when
+        there are prepared transactions, these are rolled back first.
 
         :raises StorageError: it is still in use after `DROP_TIMEOUT`, or the server does not answer.
         """
         statement = sql.SQL("drop database if exists {} with (force)").format(sql.Identifier(name))
         deadline = time.monotonic() + DROP_TIMEOUT
         while True:
-            self._clear(name)
             try:
                 self._run(statement)
                 return
@@ -111,7 +119,15 @@ class Databases:
                 in_use = isinstance(error.__cause__, errors.ObjectInUse)
                 if not in_use or time.monotonic() > deadline:
                     raise
+            self._clear(name)
             time.sleep(0.05)
+
+    def close(self) -> None:
+        """Close the connection that is kept, if there is one. What is done afterwards connects anew."""
+        with self._lock:
+            if self._kept is not None:
+                self._kept.close()
+            self._kept = None
 
     def check_settings(self) -> None:
         """Check that the server is suitable for tests: it must flush to disk and allow prepared transactions.
@@ -119,7 +135,7 @@ class Databases:
         :raises ConfigurationError: it is not suitable, or does not answer.
         """
         try:
-            with self._connect(self._url.database or "postgres") as connection:
+            with self._administering() as connection:
                 wrong = connection.execute(UNSUITABLE).fetchall()
         except psycopg.Error as error:
             raise ConfigurationError(f"PostgreSQL: {' '.join(str(error).split())}") from error
@@ -135,12 +151,31 @@ class Databases:
                 with contextlib.suppress(*harmless):
                     connection.execute(sql.SQL("rollback prepared {}").format(sql.Literal(gid)))
 
-    def _run(self, statement: sql.Composed) -> None:
+    def _run(self, statement: sql.Composed, since_15: sql.SQL | None = None) -> None:
+        """Run a statement, with an option that PostgreSQL has since its version 15."""
         try:
-            with self._connect(self._url.database or "postgres") as connection:
+            with self._administering() as connection:
+                if since_15 is not None and connection.info.server_version >= 150_000:
+                    statement += since_15
                 connection.execute(statement)
         except psycopg.Error as error:
             raise StorageError(f"PostgreSQL: {' '.join(str(error).split())}") from error
+
+    @contextlib.contextmanager
+    def _administering(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """A connection to the database of the URL, which no other thread uses meanwhile."""
+        database = self._url.database or "postgres"
+        if not self._keep:
+            with self._connect(database) as connection:
+                yield connection
+            return
+        with self._lock:
+            if self._kept is not None:
+                with contextlib.suppress(psycopg.Error):
+                    self._kept.execute("select 1")  # it notices here if the server has been restarted since
+            if self._kept is None or self._kept.closed:
+                self._kept = self._connect(database)
+            yield self._kept
 
     def _connect(self, database: str) -> psycopg.Connection[tuple[Any, ...]]:
         uri = self._url.set(drivername="postgresql", database=database).render_as_string(hide_password=False)

@@ -28,7 +28,7 @@ class PostgresServer:
     """
 
     def __init__(self, url: str) -> None:
-        self._databases = Databases(url)
+        self._databases = Databases(url, keep=True)
         # Part of the databases' names, because several test runs may use the server at once.
         self._run = uuid.uuid4().hex[:12]
         self._numbers = itertools.count(1)
@@ -55,9 +55,12 @@ class PostgresServer:
         self._made.remove(name)
 
     def close(self) -> None:
-        """Drop all databases that `create` has created."""
-        for name in sorted(self._made):
-            self._databases.drop(name)
+        """Drop all databases that `create` has created, and disconnect from the server."""
+        try:
+            for name in sorted(self._made):
+                self._databases.drop(name)
+        finally:
+            self._databases.close()
         self._made.clear()
         self._templates.clear()
 
@@ -74,7 +77,7 @@ class PostgresServer:
 
     def _new(self, kind: str, template: str | None) -> str:
         name = f"mercury_{kind}_{self._run}_{next(self._numbers)}"
-        url = self._databases.create(name, template)
+        url = self._databases.create(name, template, files=True)
         self._made.add(name)
         return url
 

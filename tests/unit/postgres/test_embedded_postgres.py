@@ -19,6 +19,7 @@ from sqlalchemy import create_engine, text
 
 from mercury.errors import ConfigurationError, StorageError
 from mercury.postgres import binaries, processes
+from mercury.postgres.databases import Databases
 from mercury.postgres.embedded import EmbeddedPostgres
 from tests.acceptance.processes import eventually
 from tests.postgres import embedded_postgres, postgres_folder
@@ -412,6 +413,19 @@ def test_a_database_is_made_empty_or_as_a_copy(running: EmbeddedPostgres) -> Non
         running.create_database("first")
     running.provide_database("first")
     assert ask(running, "select id from kept", database="first") == [(1,)]
+
+
+@pytest.mark.parametrize("files", [False, True])
+def test_a_copy_of_files_has_what_a_copy_through_the_log_has(running: EmbeddedPostgres, files: bool) -> None:
+    made = Databases(running.url())
+    made.create("origin")
+    ask(running, "create table kept as select 1 as id", database="origin")
+    url = made.create("copy", "origin", files=files)
+    assert url == running.url("copy")
+    assert ask(running, "insert into kept values (2)", "select id from kept", database="copy") == [(1,), (2,)]
+    assert ask(running, "select id from kept", database="origin") == [(1,)]
+    for name in ("copy", "origin"):
+        made.drop(name)
 
 
 def test_a_database_is_dropped_with_sessions_and_prepared_transactions(running: EmbeddedPostgres) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from mercury.errors import ConfigurationError
 from mercury.postgres.embedded import EmbeddedPostgres
+from tests.acceptance.processes import eventually
 from tests.postgres import VARIABLE, PostgresServer, embedded_postgres, postgres_folder, shared_postgres
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -36,6 +37,11 @@ def ask(url: str, *statements: str) -> list[tuple[Any, ...]]:
         for statement in statements:
             cursor = connection.execute(statement.encode())
         return cursor.fetchall() if cursor.description else []
+
+
+def _gone(url: str, question: str) -> None:
+    """A server notices the end of a session a little after it."""
+    eventually(lambda: ask(url, question) == [], "the session ends")
 
 
 def databases(url: str) -> set[str]:
@@ -87,6 +93,30 @@ def test_databases_are_gone_afterwards_with_what_was_in_doubt(users_own: Embedde
     assert databases(own) == before
     session.close()
     assert users_own.pid is not None
+
+
+#: Sessions that have created or dropped a database, and do nothing now.
+IDLE = "select pid from pg_stat_activity where state = 'idle' and query ~ '^(create|drop) database'"
+
+
+def test_databases_are_made_and_dropped_by_one_session_that_ends_with_the_server(users_own: EmbeddedPostgres) -> None:
+    with shared_postgres(users_own.url()) as server:
+        url = server.create()
+        first = ask(users_own.url(), IDLE)
+        server.drop(url)
+        server.create(lambda url: None)
+        assert ask(users_own.url(), IDLE) == first
+        assert len(first) == 1
+    _gone(users_own.url(), IDLE)
+
+
+def test_a_restarted_server_gets_another_session(users_own: EmbeddedPostgres) -> None:
+    with shared_postgres(users_own.url()) as server:
+        before = server.create()
+        users_own.stop()
+        users_own.start()
+        assert ask(server.create(), "select 1") == [(1,)]
+        server.drop(before)
 
 
 def test_a_test_may_kill_a_server_of_its_own(
