@@ -53,7 +53,8 @@ def commit(bench: Bench) -> Iterable[Record]:
     make_tables(url, url)
     mercury = Mercury(url)
     sender = mercury.to("http://127.0.0.1:9/services/rows")
-    insert = sa.text("insert into orders values (:id, :text)")
+    order = "insert into orders values (:id, :text)"
+    insert = sa.text(order)
     more = sa.text("insert into received(id, text) values (:id, :text)")
     engine = sa.create_engine(url)
     numbers = iter(range(1, 10**9))
@@ -65,16 +66,20 @@ def commit(bench: Bench) -> Iterable[Record]:
             if further:
                 connection.execute(more, values)
 
-    def send() -> None:
+    def send(*, later: bool) -> None:
         values = {"id": next(numbers), "text": TEXT}
         with mercury.transaction() as tx:
-            tx.connection().execute(insert, values)
+            if later:
+                tx.execute_later(order, values)
+            else:
+                tx.connection().execute(insert, values)
             sender.send(Row(**values), operation="Put", tx=tx)  # type: ignore[arg-type]
 
     ways: dict[str, Callable[[], None]] = {
         "one insert": partial(own, further=False),
         "two inserts": partial(own, further=True),
-        "one insert and a send": send,
+        "one insert and a send": partial(send, later=False),
+        "one insert that may wait and a send": partial(send, later=True),
     }
     used: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
     block = max(10, bench.rows // 20)
@@ -89,7 +94,7 @@ def commit(bench: Bench) -> Iterable[Record]:
                 used[name].append((own_cpu, cpu_seconds([bench.postmaster]) - database))
     mercury.stop()
     engine.dispose()
-    for table, blocks in (("orders", len(ways)), ("received", 1), ("mercury_rms_message", 1)):
+    for table, blocks in (("orders", len(ways)), ("received", 1), ("mercury_rms_message", 2)):
         expect(f"rows of {table}", _rows_of(url, table), turns * blocks * block)
     for name, found in used.items():
         application = 1e6 * quantile([own_cpu for own_cpu, _ in found], 0.5) / block

@@ -44,7 +44,7 @@ rows = Service("rows")
 # --- user code begin: one
 @rows.operation("Put")
 def put(row: Row, tx: Transaction) -> None:
-    tx.connection(*resource).exec_driver_sql("insert into received(id, text) values (%(id)s, %(text)s)", vars(row))
+    tx.execute_later("insert into received(id, text) values (:id, :text)", vars(row), resource=resource)
 
 
 # --- user code end
@@ -55,19 +55,19 @@ lists = Service("rows")
 @lists.operation("Put", batch=100)
 def put_all(rows: list[Row], tx: Transaction) -> None:
     insert = "insert into received(id, text) select * from unnest(%s::bigint[], %s::text[])"
-    tx.connection(*resource).exec_driver_sql(insert, ([row.id for row in rows], [row.text for row in rows]))
+    tx.connection(resource).exec_driver_sql(insert, ([row.id for row in rows], [row.text for row in rows]))
 
 
 # --- user code end
 INSERT = text("insert into received(id, text) values (:id, :text)")
-ORDER = text("insert into orders values (:id, :text)")
-CONFIRM = text("insert into confirmed(id) values (:id)")
+ORDER = "insert into orders values (:id, :text)"
+ORDER_AT_ONCE, CONFIRM = text(ORDER), "insert into confirmed(id) values (:id)"
 #: The callback for responses.
 CONFIRMED = "confirmed"
-#: The database of the application's tables in `Spec.resources`; empty = the store's own.
-resource: tuple[str, ...] = ()
+#: The database of the application's tables in `Spec.resources`; ``None`` = the store's own.
+resource: str | None = None
 memory = Service("rows")
-sqlite = Service("rows")
+by_connection = Service("rows")
 calls = 0
 
 
@@ -84,8 +84,8 @@ def ask(row: Row, tx: Transaction) -> Done:
     return Done(row.id)
 
 
-@sqlite.operation("Put")
-def put_in_file(row: Row, tx: Transaction) -> None:
+@by_connection.operation("Put")
+def put_at_once(row: Row, tx: Transaction) -> None:
     tx.connection().execute(INSERT, vars(row))
 
 
@@ -102,7 +102,7 @@ def count_and_answer(row: Row) -> Done:
 
 
 def confirm(done: Done, tx: Transaction) -> None:
-    tx.connection(*resource).execute(CONFIRM, {"id": done.id})
+    tx.execute_later(CONFIRM, {"id": done.id}, resource=resource)
 
 
 def confirm_in_memory(_done: Done) -> None:
@@ -128,8 +128,10 @@ class Application:
     def commit(self, numbers: range) -> None:
         with self._mercury.transaction() as tx:
             for number in numbers:
-                if self._spec.store != "memory:":
-                    tx.connection(*resource).execute(ORDER, {"id": number, "text": self._text})
+                if self._spec.at_once:
+                    tx.connection().execute(ORDER_AT_ONCE, {"id": number, "text": self._text})
+                elif self._spec.store != "memory:":
+                    tx.execute_later(ORDER, {"id": number, "text": self._text}, resource=resource)
                 row, sender = Row(number, self._text), self._senders[number % len(self._senders)]
                 if self._spec.asks:
                     sender.request_with_callback(row, CONFIRMED, operation="Ask", tx=tx)
@@ -153,8 +155,8 @@ def service_for(spec: Spec) -> Service:
     """The service whose handler fits the store."""
     if spec.store == "memory:":
         return memory
-    if spec.store.startswith("sqlite"):
-        return sqlite
+    if spec.at_once or spec.store.startswith("sqlite"):
+        return by_connection
     return lists if spec.lists else rows
 
 
@@ -173,7 +175,7 @@ def mercury_for(role: str, spec: Spec) -> Mercury:
 def name_resource(spec: Spec) -> dict[str, str] | None:
     """The resources of `Mercury`; the handlers use the same."""
     global resource
-    resource = ("app",) if spec.database else ()
+    resource = "app" if spec.database else None
     return {"app": spec.database} if spec.database else None
 
 

@@ -25,6 +25,8 @@ class Spec:
     single: bool = False
     #: The handler takes lists of rows.
     lists: bool = False
+    #: The application and the handler execute their statements on SQLAlchemy's connection, each by itself.
+    at_once: bool = False
     #: Characters of a row.
     body: int = 300
     #: Profile all threads.

@@ -327,6 +327,7 @@ def kinds() -> list[Kind]:
         _mercury("Mercury, memory, single messages", "memory", single=True),
         _mercury("Mercury, same database, RM 1.0", rm="1.0"),
         _mercury("Mercury, same database, RM 1.0, single messages", rm="1.0", single=True),
+        _mercury("Mercury, same database, single messages, each statement at once", single=True, at_once=True),
         _mercury(IN_OUT, asks=True),
         _mercury("Mercury, XA last-resource", "xa-last", share=0.5),
         _mercury(TWO_PHASE, "xa-two-phase", share=0.5),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -56,6 +56,23 @@ class Transaction(Protocol):
         """A SQLAlchemy session in this transaction; its commit and rollback end only its own part of it.
 
         Parameters and errors as for `connection`.
+        """
+
+    def execute_later(
+        self, statement: str, parameters: Mapping[str, Any] | None = None, *, resource: str | None = None
+    ) -> None:
+        """Execute a statement without a result in this transaction, now or together with later ones.
+
+        PostgreSQL gets all statements that wait in one round trip: with the next use of `connection` or `session`, at
+        the end of a savepoint or of the handler's call, or with the commit. They are executed in their order, so a
+        later query sees what they have done. Other stores, and ``resource``, execute each at once.
+
+        :param statement: as for SQLAlchemy's ``text``: ``insert into orders values (:id, :text)``.
+        :param parameters: the values by name, as they are now.
+        :param resource: as for `connection`.
+        :raises CapabilityError: as for `connection`.
+        :raises StorageError: the statement fails: now, or at one of the ends above, and then the transaction fails, or
+            the handler's call. To catch the error of one statement, use `connection`.
         """
 
     def savepoint(self) -> AbstractContextManager[None]:

@@ -8,6 +8,7 @@ from tests.mutation.batch_mutants import BATCHES
 from tests.mutation.console_mutants import CONSOLE
 from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
+from tests.mutation.later_mutants import STATEMENTS
 from tests.mutation.life_mutants import LIFE
 from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
@@ -568,6 +569,7 @@ TESTED = (
     *OPERATIONS,
     *FLOW,
     *LIFE,
+    *STATEMENTS,
     *MEMBERS,
     *STAGES,
     *DIRECT,

@@ -11,9 +11,10 @@ from sqlalchemy import create_engine
 
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.postgres_values import as_array, single_values
-from mercury.storage.sql.round_trips import Call, StoreConnection
+from mercury.storage.sql.round_trips import Call
 from mercury.storage.sql.schema import RMS_MESSAGE
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.store_connections import StoreConnection
 from mercury.testing.contract.builders import row
 
 NASTY = [

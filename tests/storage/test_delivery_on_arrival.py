@@ -23,6 +23,7 @@ from mercury.storage.xa.coordinator import Coordinator
 from tests.patience import patience
 
 from .pair import Pair, Side
+from .round_trips import relay
 from .test_statements import Statements
 
 NOW = 1_800_000_000.0
@@ -51,6 +52,8 @@ class Shop(Pair):
     def __init__(self, store: SqlStore) -> None:
         super().__init__(MemoryStore(), store)
         self.store = store
+        #: Whether the handler leaves its insert to be executed later.
+        self.leaves = False
         #: The calls, whether or not they were committed.
         self.calls: list[str] = []
         #: Is called by the handler after its insert.
@@ -64,7 +67,10 @@ class Shop(Pair):
     def _put(self, context: MessageContext, order: str) -> None:
         name = order.removeprefix("<order>").removesuffix("</order>")
         self.calls.append(name)
-        context.transaction.connection().execute(INSERT, {"name": name})
+        if self.leaves:
+            context.transaction.execute_later(INSERT.text, {"name": name})
+        else:
+            context.transaction.connection().execute(INSERT, {"name": name})
         self.meanwhile(context, name)
 
     def create(self, key: str) -> None:
@@ -134,6 +140,26 @@ def test_messages_are_handled_by_one_commit_and_as_many_statements_as_there_are_
     assert costs[0] <= costs[1] <= costs[0] + 1, "the window grows"
     assert shop.stored() == 0
     assert len(shop.placed()) == 42
+
+
+def test_statements_that_handlers_have_left_take_as_many_round_trips_for_2_messages_as_for_40(
+    store: SqlStore, postgres_url: str
+) -> None:
+    with relay(postgres_url) as between:
+        far = open_sql_store(between.url, database_clock=False)
+        shop = Shop(far)
+        shop.leaves = True
+        shop.bring("a")  # what the first one prepares
+        counts = []
+        for names in (["b"], ["c", "d"], [f"e{number}" for number in range(40)]):
+            posts = shop.posts(*names)
+            with between.counted() as found:
+                shop.client.receive(shop.carry(posts, NOW), NOW)
+            counts += found
+        assert counts[0] == 3, "the locks, the rows under them and the savepoint; the insert; the commit"
+        assert counts[1:] == [5, 5], "the first call has a savepoint of its own"
+        assert len(shop.placed()) == 44
+        far.close()
 
 
 def test_message_that_waits_is_handled_with_the_one_that_arrives(store: SqlStore) -> None:
@@ -301,6 +327,19 @@ def test_statement_of_a_handler_that_fails_leaves_the_work_of_the_others(store: 
     assert record.attempts == 1
     assert record.retry_at is not None
     assert "UniqueViolation" in (record.last_error or "")
+
+
+def test_statement_that_a_handler_has_left_fails_as_its_own_call(store: SqlStore) -> None:
+    shop = Shop(store)
+    shop.leaves = True
+    shop.bring("a", "known", "b")
+    assert shop.placed() == ["a"]
+    assert shop.stored() == 2
+    assert shop.calls == ["a", "known", "b", "known"], "the first alone, the others together, and then each alone"
+    with store.transaction() as tx:
+        (record,) = tx.invoker.all()
+    assert record.attempts == 1
+    assert "(in insert into placed values (:name))" in (record.last_error or "")
 
 
 def broken_off(context: MessageContext, _name: str) -> None:

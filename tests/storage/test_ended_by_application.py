@@ -9,8 +9,8 @@ from sqlalchemy import text
 
 from mercury.errors import StorageError
 from mercury.storage.opening import open_sql_store
-from mercury.storage.sql.round_trips import StoreConnection
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.store_connections import StoreConnection
 from mercury.testing.contract.builders import row
 
 

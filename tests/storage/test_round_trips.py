@@ -13,9 +13,10 @@ from mercury.storage.claims import ACTIVE_MEMBER, Claim
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.prepared import Prepared, session_of
-from mercury.storage.sql.round_trips import Call, CommitFailed, Session, StoreConnection
+from mercury.storage.sql.round_trips import Call, CommitFailed, Session
 from mercury.storage.sql.schema import RMS_KEY
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.store_connections import StoreConnection
 from mercury.testing.contract.builders import row
 
 from .pair import Pair, Side, channel

@@ -223,6 +223,23 @@ def test_message_that_breaks_a_deferred_constraint_is_skipped_alone(postgres_url
     assert len(pair.server.dead_letters()) == 1
 
 
+def test_message_whose_left_statement_fails_is_skipped_alone(postgres_url: str, pair_of: PairOf) -> None:
+    shop = Shop(DestinationPolicy(on_failure=OnFailure.SKIP, max_attempts=1))
+    pair = pair_of(shop, postgres_url)
+
+    def leave(number: int, tx: Transaction) -> None:
+        tx.execute_later("insert into placed(id) select 100 / :divisor", {"divisor": number - 3})
+
+    send(pair, [0])
+    pair.run()  # a handler that uses the database
+    shop.check = leave
+    send(pair, [1, 2, 3, 4])
+    pair.run()
+    assert placed(pair) == [0, 1, -50, 2, -100, 4, 100]
+    (letter,) = pair.server.dead_letters()
+    assert "division by zero" in letter.reason
+
+
 def test_session_of_a_handler_ends_with_its_call(sql_url: str, pair_of: PairOf) -> None:
     shop = Shop()
     pair = pair_of(shop, sql_url)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mercury.errors import CapabilityError, StorageError
 from mercury.storage.api import Topic
@@ -150,6 +150,15 @@ class MemoryTransaction:
         raise no_database(resource)
 
     def session(self, resource: str | None = None) -> Session:
+        raise no_database(resource)
+
+    def execute_later(
+        self,
+        statement: str,  # noqa: ARG002
+        parameters: Mapping[str, Any] | None = None,  # noqa: ARG002
+        *,
+        resource: str | None = None,
+    ) -> None:
         raise no_database(resource)
 
     def limited_statements(self, seconds: float) -> AbstractContextManager[None]:  # noqa: ARG002

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, FromClause, Index, Integer, Table, make_url
+from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from sqlalchemy.types import TypeEngine
 
 from mercury.errors import CapabilityError
@@ -56,9 +57,8 @@ class Dialect(ABC):
         """The form of a statement for this kind of database and these parameters; it is compiled at the first use."""
         known = self._compiled.get(prepared)
         if known is None:
-            sql_dialect = make_url(f"{self.drivers[-1]}://").get_dialect()()
             known = compile_for(
-                sql_dialect,
+                self.sql_dialect(),
                 prepared.statement,
                 self.writers,
                 has_flags=self.has_flags,
@@ -66,6 +66,10 @@ class Dialect(ABC):
             )
             self._compiled[prepared] = known
         return known.of(given)
+
+    def sql_dialect(self) -> SqlDialect:
+        """What compiles statements for this kind of database."""
+        return make_url(f"{self.drivers[-1]}://").get_dialect()()
 
     @property
     @abstractmethod

@@ -15,7 +15,7 @@ from mercury.errors import CapabilityError
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.releasing import OWNER
 from mercury.storage.sql.schema import STORE
-from mercury.storage.sql.statements import StoreParts
+from mercury.storage.sql.store_parts import StoreParts
 from mercury.storage.sql.transaction import SqlTransaction
 
 if TYPE_CHECKING:

@@ -43,7 +43,8 @@ from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.postgres_values import as_array, single_values
 from mercury.storage.sql.prepared import SINGLE, Among, ListOf, TextsOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
-from mercury.storage.sql.round_trips import StoreConnection, error_of
+from mercury.storage.sql.round_trips import error_of
+from mercury.storage.sql.store_connections import StoreConnection
 from mercury.storage.sql.together import Change, together
 
 #: Connect time-out in seconds, unless the URL sets one.

@@ -23,7 +23,8 @@ from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from mercury.storage.sql.releasing import note_bytes
-from mercury.storage.sql.round_trips import Call, Result, Session, StoreConnection
+from mercury.storage.sql.round_trips import Call, Ready, Result, Session
+from mercury.storage.sql.store_connections import StoreConnection
 
 #: A row by the names of its columns.
 Row: TypeAlias = Mapping[str, Any] | RowMapping
@@ -241,7 +242,12 @@ def fetch_together(connection: Connection, session: Session, calls: Sequence[Cal
 
 
 def run(
-    connection: Connection, session: Session, calls: Sequence[Call], *, commit: bool = False, behind: str | None = None
+    connection: Connection,
+    session: Session,
+    calls: Sequence[Call | Ready],
+    *,
+    commit: bool = False,
+    behind: str | None = None,
 ) -> list[Result]:
     """As `Session.run`, in the transaction of a connection."""
     if not connection.in_transaction():

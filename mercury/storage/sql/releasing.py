@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from mercury.storage.sql.round_trips import Owner, StoreConnection
+from mercury.storage.sql.store_connections import Owner, StoreConnection
 
 log = logging.getLogger("mercury.storage")
 

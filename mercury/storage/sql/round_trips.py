@@ -7,33 +7,28 @@ others have committed while it waited for a lock. After one that fails the serve
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
 import select
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import psycopg
 from psycopg.adapt import PyFormat, Transformer
 from psycopg.pq import DiagnosticField, ExecStatus, Format, TransactionStatus
 from psycopg.pq.abc import PGconn, PGresult
-from psycopg.types.string import BytesBinaryDumper
 
 log = logging.getLogger("mercury.storage")
 
-#: The most statements that a connection keeps prepared; others are sent as they are.
-MOST_PREPARED = 250
+#: The most statements that a connection keeps prepared, and the most of them for the application; others are sent as
+#: they are.
+MOST_PREPARED, MOST_OF_APPLICATION = 350, 100
 BEGIN, COMMIT = b"BEGIN", b"COMMIT"
 NOT_COMMITTED = "a statement had failed, and PostgreSQL has rolled back the transaction instead of committing it"
 #: No such prepared statement.
 UNKNOWN_STATEMENT = b"26000"
-#: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
-DEALLOCATES = re.compile(r"\b(?:drop|alter|rollback|discard|deallocate)\b", re.IGNORECASE)
-#: The most characters of a statement for which it is remembered whether it may deallocate others.
-MOST_REMEMBERED = 2000
 _PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)([sb]))")
 _FORMATS = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
@@ -52,6 +47,14 @@ class CommitFailed(Exception):
         self.error = error
 
 
+class ApplicationCallFailed(Exception):
+    """A statement of the application has failed (`Call.of_application`); ``error`` is that of the driver."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """One statement with its parameters, which are named as the driver takes them: ``%(name)s`` or ``%(name)b``."""
@@ -60,16 +63,19 @@ class Call:
     parameters: Mapping[str, Any]
     #: Its values are received in binary: see `prepared.Compiled.binary`.
     binary: bool = False
+    #: A statement of the application, as it is shown in its errors; its result is not read. "" = one of Mercury's.
+    of_application: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Ready:
+class Ready:
     """A call as libpq takes it."""
 
     kind: _Kind
     values: Sequence[Any]
     formats: Sequence[Any]
     result: Format
+    of_application: str
 
 
 class Session:
@@ -81,6 +87,8 @@ class Session:
         self._transformer = Transformer.from_context(driver)
         #: The names of the prepared statements.
         self._names: dict[_Kind, bytes] = {}
+        #: Those of the application.
+        self._of_application: set[_Kind] = set()
         self._made = 0
         self._poll = select.poll()
         self._poll.register(self._libpq.socket, select.POLLIN)
@@ -96,16 +104,18 @@ class Session:
     def _is_idle(self) -> bool:
         return self._libpq.transaction_status == TransactionStatus.IDLE
 
-    def run(self, calls: Sequence[Call], *, commit: bool = False, behind: str | None = None) -> list[Result]:
+    def run(self, calls: Sequence[Call | Ready], *, commit: bool = False, behind: str | None = None) -> list[Result]:
         """Execute calls in one round trip, in the transaction that has begun or begins with them.
 
         :param commit: commit after them.
         :param behind: a statement to execute after the commit; its error is logged.
+        :raises ApplicationCallFailed: the first call that fails is the application's.
         :raises psycopg.Error: of the first call that fails. If it has no SQLSTATE, the connection is lost, and it is
             not known what was done.
         :raises CommitFailed: the calls were executed, and the commit fails.
         """
-        ready = [self._ready(call) for call in calls]  # an error here has sent nothing
+        # An error here has sent nothing.
+        ready = [call if isinstance(call, Ready) else self.ready(call) for call in calls]
         if self.doubtful and self._is_idle:
             self.settle()
         begins = not self._driver.autocommit and self._is_idle
@@ -125,44 +135,59 @@ class Session:
             for kind, result in zip([b""] * len(before) + sent + [None] * len(behinds), found, strict=False)
             if kind is None
         ]
-        for result in (*found[: len(before)], *answers[: len(calls)]):
+        for place, result in enumerate((*found[: len(before)], *answers[: len(calls)]), -len(before)):
             if result.status in _FAILED:
-                raise error_of(next(each for each in found if each.status == ExecStatus.FATAL_ERROR))
+                failed = next(each for each in found if each.status == ExecStatus.FATAL_ERROR)
+                raise _error_in(ready[place].of_application if place >= 0 else "", failed)
         if commit:
             _check_commit(answers[len(calls)])
         if behind is not None and answers[-1].status in _FAILED:
             log.debug("what follows a commit has failed: %s", answers[-1].get_error_message())
-        return [self.load(result) for result in answers[: len(calls)]]
+        return [0 if each.of_application else self.load(result) for each, result in zip(ready, answers, strict=False)]
 
     def settle(self) -> None:
         """Forget the prepared statements if they are deallocated; outside a transaction."""
         if self._names and self._is_gone():
-            self._names.clear()
+            self._forget_all()
         self.doubtful = False
 
     # --- within ----------------------------------------------------------------------------------------------------
 
-    def _ready(self, call: Call) -> _Ready:
+    def ready(self, call: Call) -> Ready:
+        """A call as it is sent, with the present values of its parameters.
+
+        :raises Exception: the driver cannot send a value, or does not know its type.
+        """
         query, names, formats = _query(call.text)
         values = self._transformer.dump_sequence([call.parameters[name] for name in names], formats)
         types, sent = self._transformer.types, self._transformer.formats
-        return _Ready((query, tuple(types or ())), values, sent or (), Format.BINARY if call.binary else Format.TEXT)
+        result = Format.BINARY if call.binary else Format.TEXT
+        return Ready((query, tuple(types or ())), values, sent or (), result, call.of_application)
 
-    def _send(self, call: _Ready) -> list[_Kind | None]:
+    def _send(self, call: Ready) -> list[_Kind | None]:
         """Send a call. Returns an element for each answer to it: first what is prepared, ``None`` for the call."""
         libpq, kind = self._libpq, call.kind
         name = self._names.get(kind)
-        if name is None and len(self._names) >= MOST_PREPARED:
+        if name is None and self._are_many(call):
             libpq.send_query_params(kind[0], call.values, kind[1], call.formats, call.result)
             return [None]
         sent: list[_Kind | None] = [None]
         if name is None:
             name = self._names[kind] = b"mercury_%d" % self._made
             self._made += 1
+            if call.of_application:
+                self._of_application.add(kind)
             libpq.send_prepare(name, *kind)
             sent = [kind, None]
         libpq.send_query_prepared(name, call.values, call.formats, call.result)
         return sent
+
+    def _are_many(self, call: Ready) -> bool:
+        """Whether no more statements are prepared. Those of the application are unknown, and may be a new one each
+        time: they get a part, or Mercury's own would have to be sent as they are."""
+        if call.of_application and len(self._of_application) >= MOST_OF_APPLICATION:
+            return True
+        return len(self._names) >= MOST_PREPARED
 
     def _receive(self, found: list[PGresult]) -> None:
         """Send all, and receive the answers, one for each statement."""
@@ -200,9 +225,14 @@ class Session:
         for kind, result in zip(sent, found, strict=False):
             if result.status in _FAILED:
                 if result.error_field(DiagnosticField.SQLSTATE) == UNKNOWN_STATEMENT:
-                    self._names.clear()
+                    self._forget_all()
                 elif kind is not None:
                     self._names.pop(kind, None)
+                    self._of_application.discard(kind)
+
+    def _forget_all(self) -> None:
+        self._names.clear()
+        self._of_application.clear()
 
     def load(self, result: PGresult) -> Result:
         """The rows of an answer, or how many rows the statement has changed."""
@@ -260,6 +290,18 @@ def error_of(result: PGresult) -> psycopg.Error:
     return psycopg.errors.lookup(state.decode())(text)
 
 
+def _error_in(statement: str, failed: PGresult) -> Exception:
+    """What is raised for a call that has failed.
+
+    :param statement: that of the application; "" = it is Mercury's.
+    """
+    error = error_of(failed)
+    if not statement:
+        return error
+    first, *details = str(error).strip().splitlines() or [""]
+    return ApplicationCallFailed(type(error)("\n".join([f"{first} (in {statement})", *details])))
+
+
 @lru_cache(maxsize=512)
 def _query(text: str) -> tuple[bytes, tuple[str, ...], tuple[PyFormat, ...]]:
     """A statement with numbered parameters, and the names and formats of these in their order."""
@@ -276,114 +318,3 @@ def _query(text: str) -> tuple[bytes, tuple[str, ...], tuple[PyFormat, ...]]:
         return f"${places[name]}"
 
     return _PLACEHOLDER.sub(number, text).encode(), tuple(places), tuple(formats)
-
-
-# --- connections -----------------------------------------------------------------------------------------------------
-
-
-class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
-    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others."""
-
-    def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
-        if not isinstance(query, str) or _may_deallocate(query):
-            _doubt(self.connection)
-        return super().execute(query, *arguments, **options)
-
-    def executemany(self, query: Any, *arguments: Any, **options: Any) -> None:
-        _doubt(self.connection)
-        super().executemany(query, *arguments, **options)
-
-
-class UncopiedBytes(BytesBinaryDumper):
-    """Passes bytes to libpq as they are.
-
-    psycopg's own, of which there is one in C too, copies them first, and keeps the copy until the statement has ended:
-    a second body in memory beside libpq's copy of it. As a class of its own it is not exchanged for the one in C.
-    """
-
-
-class Owner(Protocol):
-    """Whose transaction a connection is in."""
-
-    def ended_by_application(self, *, commit: bool) -> None:
-        """Called before each commit or rollback on the connection, also those of the owner."""
-
-
-class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
-    """A connection of a store's engine, with a `Session`."""
-
-    def __init__(self, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.cursor_factory = StoreCursor
-        self._session: Session | None = None
-        #: ``None`` = the connection is in no transaction of Mercury's.
-        self.owner: Owner | None = None
-        #: Its buffers have grown: see `releasing.release`.
-        self.grown = False
-
-    @classmethod
-    def opened(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> StoreConnection:
-        """A new connection.
-
-        :param arguments: those of psycopg's ``connect``, as ``options``.
-        """
-        driver = cls.connect(*arguments, **options)
-        driver.adapters.register_dumper(bytes, UncopiedBytes)
-        return driver
-
-    @property
-    def session(self) -> Session:
-        """The session on this connection."""
-        if self._session is None:
-            self._session = Session(self)
-        return self._session
-
-    def commit(self) -> None:
-        if self.owner is not None:
-            self.owner.ended_by_application(commit=True)
-        if not self._has_ended:
-            super().commit()
-        self._settle()
-
-    def rollback(self) -> None:
-        if self.owner is not None:
-            self.owner.ended_by_application(commit=False)
-        if not self._has_ended:
-            if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
-                self.session.doubtful = True
-            super().rollback()
-        self._settle()
-
-    @property
-    def _has_ended(self) -> bool:
-        """Whether there is no transaction to end: a `Session` has ended it, and psycopg would take a while to find
-        out."""
-        return self._tpc is None and self.pgconn.transaction_status == TransactionStatus.IDLE
-
-    def _settle(self) -> None:
-        """Find out after a transaction which statements are left, so that the next one need not doubt."""
-        if self._session is not None and self._session.doubtful and not self.closed:
-            self._session.settle()
-
-    @contextlib.contextmanager
-    def transaction(
-        self, savepoint_name: str | None = None, force_rollback: bool = False
-    ) -> Iterator[psycopg.Transaction]:
-        self.session.doubtful = True
-        with super().transaction(savepoint_name, force_rollback) as transaction:
-            yield transaction
-
-
-def _may_deallocate(statement: str) -> bool:
-    # Statements with literals may be as long as what they store: they are not kept in memory.
-    return _searched(statement) if len(statement) <= MOST_REMEMBERED else DEALLOCATES.search(statement) is not None
-
-
-@lru_cache(maxsize=512)
-def _searched(statement: str) -> bool:
-    return DEALLOCATES.search(statement) is not None
-
-
-def _doubt(connection: object) -> None:
-    if isinstance(connection, StoreConnection):
-        connection.session.doubtful = True

@@ -2,101 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, CursorResult, Engine, Executable, Select, Table
+from sqlalchemy import Connection, CursorResult, Executable, Select, Table
 from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 
+from mercury.errors import StorageError
 from mercury.storage.api import LockOrderError, Topic
-from mercury.storage.claims import Claim
 from mercury.storage.order import NAMES
-from mercury.storage.records import SequenceKey
-from mercury.storage.sql.bounded import BoundedDict
-from mercury.storage.sql.commit_markers import CommitMarkers
-from mercury.storage.sql.deferred import DeferrableConstraints
-from mercury.storage.sql.dialect import Dialect, Marker
+from mercury.storage.sql.dialect import Marker
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.new_work import NewWork
-from mercury.storage.sql.notify import Announcement
-from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, session_of
+from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, run, session_of
 from mercury.storage.sql.releasing import are_many_bytes, own
-from mercury.storage.sql.round_trips import Call
+from mercury.storage.sql.round_trips import ApplicationCallFailed, Call, Ready, Session
 from mercury.storage.sql.savepoints import FIRST_SAVEPOINT
+from mercury.storage.sql.store_parts import StoreParts
 from mercury.storage.sql.together import Change, together
+
+#: The most statements of the application that wait.
+MOST_LEFT = 500
 
 Parameters: TypeAlias = Mapping[str, Any]
 #: A query with its parameters.
 Question: TypeAlias = tuple[Prepared, Parameters]
-
-
-class StoreParts(Protocol):
-    """The methods of its store that a unit of work uses."""
-
-    @property
-    def id(self) -> str:
-        """The store's unique id."""
-
-    @property
-    def dialect(self) -> Dialect: ...
-
-    @property
-    def engine(self) -> Engine: ...
-
-    @property
-    def commit_markers(self) -> CommitMarkers: ...
-
-    @property
-    def deferrable(self) -> DeferrableConstraints:
-        """Whether the database has deferrable constraints."""
-
-    @property
-    def remembered_keys(self) -> BoundedDict[SequenceKey]: ...
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Seconds since the epoch."""
-
-    @property
-    def counter(self) -> Callable[[int], None] | None:
-        """Called after each commit with the number of its statements; ``None`` = they are not counted."""
-
-    @property
-    def guarded_by(self) -> Claim | None:
-        """The claim of `StorageManager.guard_all`."""
-
-    def soon(self, due: float | None, /) -> bool:
-        """Whether a worker must be woken for work that is due at this time."""
-
-    def is_own_database(self, resource: str, /) -> bool:
-        """Whether a database named for two-phase commit (``resources=``) is the store's own.
-
-        :raises CapabilityError: databases were named, but not this one; or it cannot take part.
-        :raises TransientStorageError: the database does not answer.
-        """
-
-    def attachments_used(self) -> None:
-        """Note that this process works with attachments (`RetentionStore.has_attachments`)."""
-
-    def settle(self) -> None:
-        """Finish the branches that earlier commits of this process left prepared in the store, so that a message sent
-        now does not overtake theirs.
-
-        :raises TransientStorageError: a branch could not be finished yet.
-        """
-
-    def announcement(self, work: NewWork, /) -> Announcement | None:
-        """What announces work to other processes, if something may be sent now. The caller sends it."""
-
-    def announced(self, announcement: Announcement, /) -> None:
-        """An announcement was sent behind its commit."""
-
-    def notify(self, here: NewWork, elsewhere: NewWork, /) -> None:
-        """Report that a commit has made work.
-
-        :param here: for this process.
-        :param elsewhere: what is to be announced to other processes.
-        """
 
 
 class Statements:
@@ -120,6 +50,9 @@ class Statements:
         self.appended_keys: set[str] = set()
         #: Changes that are sent with the next statement.
         self._pending: list[Change] = []
+        #: Statements of the application that are sent with the next statement, and what sends them.
+        self._left: list[Ready] = []
+        self._session: Session | None = None
         #: The answers to queries that were sent ahead; they hold until this transaction changes something.
         self._ahead: dict[object, Sequence[Row]] = {}
         #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
@@ -262,8 +195,25 @@ class Statements:
         if any(name in tables for change in self._pending for name in change.tables):
             self.send_pending()
 
+    def leave(self, session: Session, call: Ready) -> None:
+        """Send a statement of the application with the next one of this transaction, or before its commit.
+
+        :param session: of this transaction's connection.
+        :raises Exception: statements before this one fail.
+        """
+        if len(self._left) >= MOST_LEFT:
+            self.send_pending()
+        self._ahead.clear()
+        self._session = session
+        self._left.append(call)
+
     def send_pending(self) -> None:
-        """Send the changes that wait, as one statement."""
+        """Send what waits: the statements of the application, and the changes, which are one statement.
+
+        :raises StorageError: one fails.
+        """
+        if self._left:
+            self._send_left()
         if not self._pending:
             return
         self._ahead.clear()
@@ -272,16 +222,38 @@ class Statements:
         with translated():
             change(self._begun(), *together(before, last))
 
-    def take_pending(self, text: str = "", parameters: dict[str, Any] | None = None) -> list[Call]:
-        """The changes that wait, which the caller sends now, with a statement behind them: at most one call."""
+    def _send_left(self) -> None:
+        """Send what waits in one round trip."""
+        assert self._session is not None
+        calls = self.take_pending()
+        self._ahead.clear()
+        self.statements += len(calls)
+        try:
+            with translated():
+                run(self._begun(), self._session, calls)
+        except ApplicationCallFailed as failed:
+            raise self.translate(failed.error) or failed from failed.error
+
+    def translate(self, error: Exception) -> StorageError | None:
+        """As `Transaction.translate`."""
+        raise NotImplementedError
+
+    def take_pending(self, text: str = "", parameters: dict[str, Any] | None = None) -> list[Call | Ready]:
+        """What waits, which the caller sends now: the statements of the application, and at most one more with the
+        changes and a statement behind them."""
         waiting, self._pending = self._pending, []
+        calls: list[Call | Ready] = [*self._left]
+        self._left.clear()
         if text:
             waiting.append(Change((), (text,), parameters or {}))
-        return [Call(*together(waiting[:-1], waiting[-1]))] if waiting else []
+        if waiting:
+            calls.append(Call(*together(waiting[:-1], waiting[-1])))
+        return calls
 
     def drop_pending(self) -> None:
-        """Drop the changes that wait: what they belong to is rolled back."""
+        """Drop what waits: what it belongs to is rolled back."""
         self._pending.clear()
+        self._left.clear()
         self._ahead.clear()
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
@@ -12,11 +11,11 @@ from mercury.errors import Conflict, DataError, NotActive, StorageError, Transie
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql import claim_guard, round_trips
+from mercury.storage.sql.application_part import ApplicationPart
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
-from mercury.storage.sql.deferred import DeferredConstraints
-from mercury.storage.sql.dialect import Dialect, Marker, chunks
-from mercury.storage.sql.errors import translate, translated
+from mercury.storage.sql.dialect import Marker, chunks
+from mercury.storage.sql.errors import translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.new_work import NOTHING
 from mercury.storage.sql.notify import Announcement
@@ -27,18 +26,12 @@ from mercury.storage.sql.releasing import release
 from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
-from mercury.storage.sql.round_trips import Call, CommitFailed
+from mercury.storage.sql.round_trips import ApplicationCallFailed, Call, CommitFailed, Ready
 from mercury.storage.sql.savepoints import FIRST_SAVEPOINT, Savepoint, Savepoints
-from mercury.storage.sql.sessions import Sessions
-from mercury.storage.sql.statement_limit import StatementLimit
-from mercury.storage.sql.statements import Statements, StoreParts
-from mercury.storage.sql.unknown_database import unknown_database
-
-if TYPE_CHECKING:
-    from sqlalchemy.orm import Session
+from mercury.storage.sql.store_parts import StoreParts
 
 
-class SqlTransaction(Statements):
+class SqlTransaction(ApplicationPart):
     """`Transaction` on a SQL store. The connection is taken at its first use.
 
     :param connection: the application's connection, in a transaction that the application commits.
@@ -59,13 +52,7 @@ class SqlTransaction(Statements):
         #: Of `StorageManager.guard_all`, when this transaction began.
         self._member = store.guarded_by
         self._after_commit: list[Callable[[], None]] = []
-        self._sessions = Sessions()
         self._savepoints: Savepoints | None = None
-        #: The innermost open savepoint.
-        self._part: Part | None = None
-        #: The application has used this connection: its statements may violate a deferred constraint.
-        self._deferred: DeferredConstraints | None = None
-        self._limit: StatementLimit | None = None
         self.outcome = Outcome()
         self.rmd = SqlRmd(self)
         self.invoker = SqlInvoker(self)
@@ -74,35 +61,6 @@ class SqlTransaction(Statements):
         self.attachments = SqlAttachments(self)
         self.replay = SqlReplay(self)
         self.peer_stores = SqlPeerStores(self)
-
-    # --- the application's part ------------------------------------------------------------------------------------
-
-    def connection(self, resource: str | None = None) -> Connection:
-        if resource is not None and not self.store.is_own_database(resource):
-            raise unknown_database(resource, joined=self.joined)
-        connection = self.writing()
-        if self._deferred is None:
-            self._deferred = DeferredConstraints(connection, self.dialect, self.store.deferrable)
-        self._limit_statements_on(connection, self.dialect)
-        return connection
-
-    def session(self, resource: str | None = None) -> Session:
-        return self._sessions.on(self.connection(resource))
-
-    def close_sessions(self, *, keep: bool) -> None:
-        """End the sessions of the application; flush them first if ``keep``.
-
-        :raises StorageError: the flush failed.
-        """
-        try:
-            if keep:
-                self._sessions.keep()
-            self._sessions.give_up()
-        except Exception as error:
-            known = self.translate(error)
-            if known is None:
-                raise
-            raise known from error
 
     # --- the contract ----------------------------------------------------------------------------------------------
 
@@ -134,48 +92,8 @@ class SqlTransaction(Statements):
         self._part = outer
         part.keep()
 
-    @contextmanager
-    def limited_statements(self, seconds: float) -> Iterator[None]:
-        self._limit = limit = StatementLimit(seconds)
-        try:
-            yield
-        finally:
-            self._limit = None
-        self.check_usable()
-        limit.end()
-
-    def _limit_statements_on(self, connection: Connection, dialect: Dialect) -> None:
-        if self._limit is not None:
-            self._limit.add(connection, dialect)
-
-    @property
-    def in_database(self) -> bool:
-        return self._deferred is not None
-
-    def end_work(self) -> None:
-        self.check_usable()
-        self._sessions.keep()
-        if self._part is not None:
-            self._part.end_work()
-
-    def keep_nested(self) -> None:
-        """Keep all savepoints that the application has left open in the store's database."""
-        connection = self._connection if self._deferred is not None else None
-        while connection is not None and (nested := connection.get_nested_transaction()) is not None:
-            nested.commit()
-
     def _begin_part(self) -> Part:
         return StorePart(self)
-
-    def check_usable(self) -> None:
-        """Check that each database of the application still executes statements in this transaction."""
-        if self._deferred is not None:
-            self._deferred.check_usable()
-
-    def check_deferred(self) -> None:
-        """Check deferred constraints now: an error at the commit would roll back all messages of the transaction."""
-        if self._deferred is not None:
-            self._deferred.check()
 
     def begin_savepoint(self) -> Savepoint | None:
         """Begin a savepoint in the store's database; ``None`` = nothing is written yet, and no savepoint is needed.
@@ -205,12 +123,6 @@ class SqlTransaction(Statements):
 
     def after_commit(self, action: Callable[[], None]) -> None:
         self._after_commit.append(action)
-
-    def translate(self, error: Exception) -> StorageError | None:
-        known = translate(error)
-        if isinstance(known, Conflict) and known is not error:
-            return DataError(str(known))  # a unique violation of the application's tables, not a conflict in Mercury's
-        return known
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
@@ -358,10 +270,9 @@ class SqlTransaction(Statements):
         try:
             with translated():
                 run(connection, session, calls, commit=True, behind=announcement and announcement.text)
-        except CommitFailed as failed:
-            known = translate(failed.error)
-            # A deferred constraint of the application; Mercury's tables have none.
-            raise DataError(str(known)) if isinstance(known, Conflict) else known or failed from failed.error
+        # At the commit it is a deferred constraint of the application: Mercury's tables have none.
+        except (ApplicationCallFailed, CommitFailed) as failed:
+            raise self.translate(failed.error) or failed from failed.error
         except DataError as error:
             if self._guards and claim_guard.LOST in str(error):
                 self._tell_lost(connection)
@@ -370,7 +281,7 @@ class SqlTransaction(Statements):
         connection.commit()  # which tells SQLAlchemy
         return True
 
-    def _last_calls(self) -> list[Call]:
+    def _last_calls(self) -> list[Call | Ready]:
         """The changes that wait, and the check of the claims: at most one statement."""
         if not self._guards:
             return self.take_pending()

@@ -11,7 +11,7 @@ from mercury.errors import StorageError
 from mercury.storage.application import Outcome
 from mercury.storage.sql.parts import StorePart
 from mercury.storage.sql.savepoints import Savepoint
-from mercury.storage.sql.statements import StoreParts
+from mercury.storage.sql.store_parts import StoreParts
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.branch import Branch, enlist
 from mercury.storage.xa.resources import Resource

@@ -1,0 +1,128 @@
+"""The connections of a store's engine, each with a `Session`."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Protocol
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.types.string import BytesBinaryDumper
+
+from mercury.storage.sql.round_trips import Session
+
+#: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
+DEALLOCATES = re.compile(r"\b(?:drop|alter|rollback|discard|deallocate)\b", re.IGNORECASE)
+#: The most characters of a statement for which it is remembered whether it may deallocate others.
+MOST_REMEMBERED = 2000
+
+
+class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
+    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others."""
+
+    def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
+        if not isinstance(query, str) or _may_deallocate(query):
+            _doubt(self.connection)
+        return super().execute(query, *arguments, **options)
+
+    def executemany(self, query: Any, *arguments: Any, **options: Any) -> None:
+        _doubt(self.connection)
+        super().executemany(query, *arguments, **options)
+
+
+class UncopiedBytes(BytesBinaryDumper):
+    """Passes bytes to libpq as they are.
+
+    psycopg's own, of which there is one in C too, copies them first, and keeps the copy until the statement has ended:
+    a second body in memory beside libpq's copy of it. As a class of its own it is not exchanged for the one in C.
+    """
+
+
+class Owner(Protocol):
+    """Whose transaction a connection is in."""
+
+    def ended_by_application(self, *, commit: bool) -> None:
+        """Called before each commit or rollback on the connection, also those of the owner."""
+
+
+class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection of a store's engine, with a `Session`."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.cursor_factory = StoreCursor
+        self._session: Session | None = None
+        #: ``None`` = the connection is in no transaction of Mercury's.
+        self.owner: Owner | None = None
+        #: Its buffers have grown: see `releasing.release`.
+        self.grown = False
+
+    @classmethod
+    def opened(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> StoreConnection:
+        """A new connection.
+
+        :param arguments: those of psycopg's ``connect``, as ``options``.
+        """
+        driver = cls.connect(*arguments, **options)
+        driver.adapters.register_dumper(bytes, UncopiedBytes)
+        return driver
+
+    @property
+    def session(self) -> Session:
+        """The session on this connection."""
+        if self._session is None:
+            self._session = Session(self)
+        return self._session
+
+    def commit(self) -> None:
+        if self.owner is not None:
+            self.owner.ended_by_application(commit=True)
+        if not self._has_ended:
+            super().commit()
+        self._settle()
+
+    def rollback(self) -> None:
+        if self.owner is not None:
+            self.owner.ended_by_application(commit=False)
+        if not self._has_ended:
+            if not self.closed and self.pgconn.transaction_status != TransactionStatus.IDLE:
+                self.session.doubtful = True
+            super().rollback()
+        self._settle()
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether there is no transaction to end: a `Session` has ended it, and psycopg would take a while to find
+        out."""
+        return self._tpc is None and self.pgconn.transaction_status == TransactionStatus.IDLE
+
+    def _settle(self) -> None:
+        """Find out after a transaction which statements are left, so that the next one need not doubt."""
+        if self._session is not None and self._session.doubtful and not self.closed:
+            self._session.settle()
+
+    @contextlib.contextmanager
+    def transaction(
+        self, savepoint_name: str | None = None, force_rollback: bool = False
+    ) -> Iterator[psycopg.Transaction]:
+        self.session.doubtful = True
+        with super().transaction(savepoint_name, force_rollback) as transaction:
+            yield transaction
+
+
+def _may_deallocate(statement: str) -> bool:
+    # Statements with literals may be as long as what they store: they are not kept in memory.
+    return _searched(statement) if len(statement) <= MOST_REMEMBERED else DEALLOCATES.search(statement) is not None
+
+
+@lru_cache(maxsize=512)
+def _searched(statement: str) -> bool:
+    return DEALLOCATES.search(statement) is not None
+
+
+def _doubt(connection: object) -> None:
+    if isinstance(connection, StoreConnection):
+        connection.session.doubtful = True
