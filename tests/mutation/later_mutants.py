@@ -82,14 +82,14 @@ STATEMENTS = (
         "statements:Statements.leave",
         "        if len(self._left) >= MOST_LEFT:\n            self.send_pending()\n",
         "",
-        "test_what_waits_is_bounded",
+        "test_few_statements_wait_at_once",
     ),
     later(
         "what belongs to a block that fails is dropped",
         "statements:Statements.drop_pending",
         "        self._left.clear()\n",
         "",
-        "test_what_is_left_in_a_block_that_fails_is_not_executed",
+        "test_statement_that_is_left_in_a_block_that_fails_is_not_executed",
     ),
     later(
         "an error of the application at its commit",

@@ -101,7 +101,7 @@ OPERATIONS = (
     ),
     guard(
         "a statement that outlasts the time limit of its handler",
-        "mercury.storage.sql.transaction:SqlTransaction._limit_statements_on",
+        "mercury.storage.sql.application_part:ApplicationPart._limit_statements_on",
         "self._limit is not None",
         "False",
         "tests/storage/test_time_limit.py::test_a_statement_that_outlasts_the_limit_is_ended_and_the_sequence_goes_on",

@@ -202,7 +202,7 @@ STORAGE = (
         "a body as it is for the driver",
         (
             Change(
-                "mercury.storage.sql.round_trips:StoreConnection.opened",
+                "mercury.storage.sql.store_connections:StoreConnection.opened",
                 "        driver.adapters.register_dumper(bytes, UncopiedBytes)\n",
                 "",
             ),
@@ -249,7 +249,7 @@ STORAGE = (
         "caught error of the database",
         (
             Change(
-                "mercury.storage.sql.transaction:SqlTransaction.check_usable",
+                "mercury.storage.sql.application_part:ApplicationPart.check_usable",
                 "if self._deferred is not None:",
                 "if False:",
             ),
@@ -479,7 +479,7 @@ STORAGE = (
         "a commit by the driver",
         (
             Change(
-                "mercury.storage.sql.round_trips:StoreConnection.commit",
+                "mercury.storage.sql.store_connections:StoreConnection.commit",
                 "self.owner.ended_by_application(commit=True)",
                 "pass",
             ),

@@ -72,7 +72,7 @@ def test_a_commit_with_a_message_is_one_round_trip(far: tuple[SqlStore, Relay]) 
     assert placed(store) == [-2, -1, 0]
 
 
-def test_what_waits_is_bounded(far: tuple[SqlStore, Relay]) -> None:
+def test_few_statements_wait_at_once(far: tuple[SqlStore, Relay]) -> None:
     store, between = far
     with between.counted() as found, store.transaction() as tx:
         for number in range(2 * MOST_LEFT + 1):
@@ -154,7 +154,7 @@ def test_a_savepoint_contains_what_fails_in_it(each_store: SqlStore) -> None:
     assert placed(each_store) == [1, 3]
 
 
-def test_what_is_left_in_a_block_that_fails_is_not_executed(store: SqlStore) -> None:
+def test_statement_that_is_left_in_a_block_that_fails_is_not_executed(store: SqlStore) -> None:
     with store.transaction() as tx:
         with pytest.raises(ZeroDivisionError), tx.savepoint():
             tx.execute_later(INSERT, {"id": 1})

@@ -6,7 +6,6 @@ arrived, and ends at SIGTERM.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import os
 import signal
@@ -62,8 +61,7 @@ class Client:
         self._thread.join()
 
     def _confirmed(self, confirmation: Confirmation, context: MessageContext) -> None:
-        with self._place.connection(context.transaction) as connection:
-            connection.execute(CONFIRMATIONS.insert().values(dataclasses.asdict(confirmation)))
+        self._place.insert(context.transaction, CONFIRMATIONS, confirmation)
 
     def _run(self) -> None:
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 
 from mercury import MessageContext, Service
@@ -17,8 +16,7 @@ def service(place: Place) -> Service:
     orders = Service(SERVICE)
 
     def note(order: Order, context: MessageContext) -> None:
-        with place.connection(context.transaction) as connection:
-            connection.execute(RECEIVED_ORDERS.insert().values(dataclasses.asdict(order)))
+        place.insert(context.transaction, RECEIVED_ORDERS, order)
 
     def confirm(order: Order, context: MessageContext) -> Confirmation:
         note(order, context)

@@ -11,9 +11,10 @@ import socket
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
-from sqlalchemy import Connection, Engine, create_engine
+from sqlalchemy import Connection, Engine, Table, create_engine
 
 from mercury import (
     DestinationPolicy,
@@ -31,6 +32,9 @@ from mercury.statemachine.retransmission import Backoff
 from tests.chaos import hook
 from tests.chaos.kinds import Form, Mode, Moment, Way
 from tests.chaos.points import POINTS, point
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 HOST = "127.0.0.1"
 SERVICE = "orders"
@@ -133,6 +137,16 @@ class Place:
                 yield connection
         elif tx is not None:
             yield tx.connection(RESOURCE if self.setup.form.xa else None)
+
+    def insert(self, tx: Transaction, table: Table, row: DataclassInstance) -> None:
+        """Insert a row into the application's database: as a statement that may wait, or with a separate commit."""
+        statement = table.insert().values(dataclasses.asdict(row))
+        if self._engine is not None:
+            with self._engine.begin() as connection:
+                connection.execute(statement)
+        else:
+            resource = RESOURCE if self.setup.form.xa else None
+            tx.execute_later(str(statement), dataclasses.asdict(row), resource=resource)
 
     def report(self) -> None:
         """Print the counted visits."""

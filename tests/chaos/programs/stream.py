@@ -7,7 +7,6 @@ although its error said that it was not.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 
@@ -58,8 +57,7 @@ class Stream:
         return self._mercury.to(url, key=f"orders-{key}", listen=key % 2 == 0)
 
     def _confirmed(self, confirmation: Confirmation, context: MessageContext) -> None:
-        with self._place.connection(context.transaction) as connection:
-            connection.execute(CONFIRMATIONS.insert().values(dataclasses.asdict(confirmation)))
+        self._place.insert(context.transaction, CONFIRMATIONS, confirmation)
 
     def _run(self) -> None:
         while not self._ending.is_set():
