@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from selenium.webdriver.chrome.webdriver import WebDriver
 
 from mercury.console.console import Console
 from mercury.operations.operator import Operations
@@ -16,8 +16,10 @@ from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
 
 from .browsing import Browser, console_of, serving
-from .chromium import chromium
 from .prepared import Prepared, copied, prepare
+
+if TYPE_CHECKING:
+    from selenium.webdriver.chrome.webdriver import WebDriver
 
 #: Of a page.
 WIDTH = 1240
@@ -25,6 +27,8 @@ WIDTH = 1240
 
 @pytest.fixture(scope="session")
 def driver() -> Iterator[WebDriver]:
+    from .chromium import chromium  # noqa: PLC0415  most tests need no browser, and some run alone, for a mutant
+
     with chromium(width=WIDTH) as made:
         yield made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from sqlalchemy import text
@@ -12,8 +13,10 @@ from mercury.storage.opening import open_engine, open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.versions import renew_id
 from tests.acceptance.processes import Ended
-from tests.storage.placed_orders import PairOf, pairs
 from tests.stores import EVERY, SQL, NewUrl, urls_of
+
+if TYPE_CHECKING:
+    from tests.storage.placed_orders import PairOf
 
 #: Runs ``mercury`` with these arguments and variables.
 Command = Callable[..., Ended]
@@ -110,5 +113,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 @pytest.fixture
 def pair_of() -> Iterator[PairOf]:
     """Makes pairs whose server inserts orders."""
+    from tests.storage.placed_orders import pairs  # noqa: PLC0415  most tests need no pair, and many run alone
+
     with pairs() as made:
         yield made

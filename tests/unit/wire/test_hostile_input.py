@@ -234,7 +234,6 @@ def test_long_namespaces_repeated_for_every_header_block_are_refused(place: str,
         pytest.param(bytes(range(256)), id="binary"),
         pytest.param(b"\0" * 1000, id="zeros"),
         pytest.param(gzip.compress(soap()), id="gzip"),
-        pytest.param(gzip.compress(b" " * 64 * MIB), id="compressed bomb"),
         pytest.param(soap()[:-1], id="truncated"),
         pytest.param(soap()[: len(soap()) // 2], id="half"),
         pytest.param(soap() + soap(), id="twice"),
@@ -257,6 +256,11 @@ def test_long_namespaces_repeated_for_every_header_block_are_refused(place: str,
 )
 def test_document_that_is_no_soap_message_is_refused(data: bytes) -> None:
     assert refusal(data).fault.code is FaultCode.SENDER
+
+
+def test_compressed_bomb_is_refused() -> None:
+    # Compressed by the test: each process that imports this file, as those of mutants do, would have to wait for it.
+    assert refusal(gzip.compress(b" " * 64 * MIB)).fault.code is FaultCode.SENDER
 
 
 TEXT = soap(body="<a>%</a>")
