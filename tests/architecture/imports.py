@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from fnmatch import fnmatch
@@ -234,10 +235,13 @@ def imports(root: Path, file: Path) -> Iterator[Import]:
     """Every import of a file."""
     tree = ast.parse(file.read_text(encoding="utf-8"), str(file))
     package = _package(root, file)
-    lazy = {id(inner) for node in ast.walk(tree) for late in _deferred(node) for inner in ast.walk(late)}
-    for node in ast.walk(tree):
+    waiting: deque[tuple[ast.AST, bool]] = deque([(tree, False)])
+    while waiting:
+        node, lazy = waiting.popleft()
+        late = {id(each) for each in _deferred(node)}
+        waiting.extend((each, lazy or id(each) in late) for each in ast.iter_child_nodes(node))
         for module in _modules(node, package):
-            yield Import(file.relative_to(root), getattr(node, "lineno", 0), module, id(node) in lazy)
+            yield Import(file.relative_to(root), getattr(node, "lineno", 0), module, lazy)
 
 
 def _package(root: Path, file: Path) -> list[str]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -47,7 +48,8 @@ PARTS = MappingProxyType(
 )
 
 
-def bound(module: str) -> dict[str, Origin | ast.expr]:
+@functools.cache
+def bound(module: str) -> Mapping[str, Origin | ast.expr]:
     """What the names of a module stand for: imports (also for type checkers), classes, and aliases of types."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
@@ -62,7 +64,7 @@ def bound(module: str) -> dict[str, Origin | ast.expr]:
             assert isinstance(node.target, ast.Name)
             assert node.value is not None
             found[node.target.id] = node.value
-    return found
+    return MappingProxyType(found)
 
 
 def mentioned(module: str, annotation: ast.expr) -> Iterator[Origin]:
