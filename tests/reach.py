@@ -7,8 +7,10 @@ ends when all rows were taken with all their effects and no new state is reached
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import deque
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
 from mercury.statemachine.ranges import RangeSet
@@ -61,16 +63,20 @@ class Search(Generic[M]):
         seen = {counters(machine) for machine in waiting}
         while waiting:
             machine = waiting.popleft()
+            before = counters(machine)
             for given in self.inputs(machine):
                 after = machine.copy()
-                self._take(after, given)
-                key = counters(after)
+                key = self._take(after, given, before)
                 if key not in seen and len(seen) < most:
                     seen.add(key)
                     waiting.append(after)
 
-    def _take(self, machine: M, given: object) -> None:
-        before, state = counters(machine), self.at(machine)
+    def _take(self, machine: M, given: object, before: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Let a machine take an input; returns what it knows then.
+
+        :param before: what it knows.
+        """
+        state = self.at(machine)
         self.spy.found.clear()
         asked = {type(effect) for effect in self.step(machine, given)}
         rows = list(self.spy.found)
@@ -78,13 +84,15 @@ class Search(Generic[M]):
         assert rows[0].state is state
         allowed = {effect for row in rows for effect in row.effects}
         assert asked <= allowed, f"{given} asks in {state} for {asked - allowed}"
+        after = counters(machine)
         if all(row.kind is not Kind.MOVE for row in rows):
-            assert counters(machine) == before, f"{given} has changed something in {state}"
+            assert after == before, f"{given} has changed something in {state}"
         assert self.at(machine) is rows[-1].next
         if self.at(machine).value != "F":
             assert machine.predicate() == self.at(machine).value, f"{given} in {state}: {machine}"
         for row in rows:
             self.taken.setdefault(row, set()).update(asked & set(row.effects))
+        return after
 
     def unreached(self) -> list[str]:
         """The rows that were never taken, and the effects that were never asked for."""
@@ -100,5 +108,11 @@ class Search(Generic[M]):
 
 def counters(machine: object) -> tuple[Any, ...]:
     """Everything that a machine knows."""
-    values = (getattr(machine, field.name) for field in dataclasses.fields(machine))  # type: ignore[arg-type]
-    return tuple(value.as_tuples() if isinstance(value, RangeSet) else value for value in values)
+    values = _fields(type(machine))(machine)  # type: ignore[arg-type]
+    return tuple([value.as_tuples() if isinstance(value, RangeSet) else value for value in values])
+
+
+@functools.cache
+def _fields(kind: type) -> attrgetter[tuple[Any, ...]]:
+    """Gets the values of all fields of a dataclass: to look them up for each machine took longer than the machines."""
+    return attrgetter(*(field.name for field in dataclasses.fields(kind)))
