@@ -13,6 +13,7 @@ from mercury.storage.opening import open_engine, open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.versions import renew_id
 from tests.acceptance.processes import Ended
+from tests.storage.round_trips import Relay, relay
 from tests.stores import EVERY, SQL, NewUrl, urls_of
 
 if TYPE_CHECKING:
@@ -74,6 +75,15 @@ def placing_store(postgres_url: str) -> Iterator[SqlStore]:
         connection.execute(text("create table placed (id int primary key)"))
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def far(placing_store: SqlStore, postgres_url: str) -> Iterator[tuple[SqlStore, Relay]]:
+    """The same store behind a relay."""
+    with relay(postgres_url) as between:
+        opened = open_sql_store(between.url)
+        yield opened, between
+        opened.close()
 
 
 @pytest.fixture(params=SQL)

@@ -20,7 +20,7 @@ from mercury.storage.sql.statements import MOST_LEFT
 from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import row
 
-from .round_trips import Relay, relay
+from .round_trips import Relay
 from .shop import settings
 
 INSERT = "insert into placed values (:id)"
@@ -30,15 +30,6 @@ SELECT = text("select id from placed order by id")
 @pytest.fixture
 def store(placing_store: SqlStore) -> SqlStore:
     return placing_store
-
-
-@pytest.fixture
-def far(store: SqlStore, postgres_url: str) -> Iterator[tuple[SqlStore, Relay]]:
-    """The store behind a relay."""
-    with relay(postgres_url) as between:
-        opened = open_sql_store(between.url)
-        yield opened, between
-        opened.close()
 
 
 @pytest.fixture

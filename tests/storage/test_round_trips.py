@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import psycopg
 import pytest
 from sqlalchemy import bindparam, select, text
@@ -11,7 +9,6 @@ from sqlalchemy import bindparam, select, text
 from mercury.errors import Conflict, DataError, NotActive, TransientStorageError
 from mercury.storage.claims import ACTIVE_MEMBER, Claim
 from mercury.storage.memory import MemoryStore
-from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.prepared import Prepared, session_of
 from mercury.storage.sql.round_trips import Call, CommitFailed, Session
 from mercury.storage.sql.schema import RMS_KEY
@@ -20,7 +17,7 @@ from mercury.storage.sql.store_connections import StoreConnection
 from mercury.testing.contract.builders import row
 
 from .pair import Pair, Side, channel
-from .round_trips import Relay, relay
+from .round_trips import Relay
 
 NOW = 1_800_000_000.0
 INSERT = text("insert into placed values (:id)")
@@ -30,15 +27,6 @@ LEASE = 30.0
 @pytest.fixture
 def store(placing_store: SqlStore) -> SqlStore:
     return placing_store
-
-
-@pytest.fixture
-def far(store: SqlStore, postgres_url: str) -> Iterator[tuple[SqlStore, Relay]]:
-    """The store behind a relay."""
-    with relay(postgres_url) as between:
-        opened = open_sql_store(between.url)
-        yield opened, between
-        opened.close()
 
 
 def placed(store: SqlStore) -> list[int]:
