@@ -55,4 +55,4 @@ def _compiled(statement: str, dialect: Dialect) -> tuple[Compiled, tuple[str, ..
     compiled = compile_for(
         dialect.sql_dialect(), clause, dialect.writers, has_flags=dialect.has_flags, has_texts=dialect.has_texts
     )
-    return compiled, tuple(clause._bindparams)
+    return compiled, tuple(clause.compile().params)

@@ -39,20 +39,20 @@ Result: TypeAlias = list[tuple[Any, ...]] | int
 _Kind: TypeAlias = tuple[bytes, tuple[int, ...]]
 
 
-class CommitFailed(Exception):
+class _DriverFailed(Exception):
+    """``error`` is that of the driver."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class CommitFailed(_DriverFailed):
     """The commit behind other statements has failed; ``error`` is that of the driver."""
 
-    def __init__(self, error: psycopg.Error) -> None:
-        super().__init__(str(error))
-        self.error = error
 
-
-class ApplicationCallFailed(Exception):
+class ApplicationCallFailed(_DriverFailed):
     """A statement of the application has failed (`Call.of_application`); ``error`` is that of the driver."""
-
-    def __init__(self, error: psycopg.Error) -> None:
-        super().__init__(str(error))
-        self.error = error
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,17 +136,21 @@ class Place:
             with self._engine.begin() as connection:
                 yield connection
         elif tx is not None:
-            yield tx.connection(RESOURCE if self.setup.form.xa else None)
+            yield tx.connection(self._resource)
 
     def insert(self, tx: Transaction, table: Table, row: DataclassInstance) -> None:
         """Insert a row into the application's database: as a statement that may wait, or with a separate commit."""
         statement = table.insert().values(dataclasses.asdict(row))
         if self._engine is not None:
-            with self._engine.begin() as connection:
+            with self.connection(tx) as connection:
                 connection.execute(statement)
         else:
-            resource = RESOURCE if self.setup.form.xa else None
-            tx.execute_later(str(statement), dataclasses.asdict(row), resource=resource)
+            tx.execute_later(str(statement), dataclasses.asdict(row), resource=self._resource)
+
+    @property
+    def _resource(self) -> str | None:
+        """The application's database in Mercury's transactions; ``None`` = the store's own."""
+        return RESOURCE if self.setup.form.xa else None
 
     def report(self) -> None:
         """Print the counted visits."""
