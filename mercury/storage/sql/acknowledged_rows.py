@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.ranges import RangeSet
-from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.prepared import Prepared, among, sought
 from mercury.storage.sql.released_rows import (
     GOING,
     RANGES,
@@ -195,7 +195,7 @@ def _removal_of_several() -> Prepared:
 
 def _with_what_belongs(gone: CTE, new: ColumnElement[Any]) -> Prepared:
     """Delete the bodies of deleted rows, and keep their correlations. Returns ``new``, and the names of attachments."""
-    bodies = delete(BODY).where(BODY.c.message_id == gone.c.message_id).cte("bodies")
+    bodies = delete(BODY).where(sought(BODY.c.message_id, gone.c.message_id)).cte("bodies")
     arrived = select(*(gone.c[name] for name in REMEMBERED), AT).where(gone.c.correlation.is_not(None))
     correlations = insert(KEPT).from_select([*REMEMBERED, "settled_at"], arrived, include_defaults=False).cte("kept")
     unnamed = func.array_agg(gone.c.attachments_id).filter(gone.c.attachments_id.is_not(None)).label("unnamed")

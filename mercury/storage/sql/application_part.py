@@ -14,7 +14,7 @@ from mercury.storage.sql.deferred import DeferredConstraints
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translate, translated
 from mercury.storage.sql.parts import Part
-from mercury.storage.sql.prepared import session_of
+from mercury.storage.sql.prepared import execute, session_of
 from mercury.storage.sql.sessions import Sessions
 from mercury.storage.sql.statement_limit import StatementLimit
 from mercury.storage.sql.statements import Statements
@@ -46,6 +46,9 @@ class ApplicationPart(Statements):
         self._check_own(resource)
         connection = self.writing()
         self._handed_out = True
+        for call in self._end_search():
+            with translated():
+                execute(connection, call.text, None).close()
         self._used_by_application(connection)
         self._limit_statements_on(connection, self.dialect)
         return connection

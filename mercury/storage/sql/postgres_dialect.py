@@ -41,7 +41,7 @@ from mercury.errors import CapabilityError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
 from mercury.storage.sql.postgres_values import as_array, single_values
-from mercury.storage.sql.prepared import SINGLE, Among, ListOf, TextsOf, Writer, change, fetch, note_lost
+from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Sought, TextsOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
 from mercury.storage.sql.round_trips import error_of
 from mercury.storage.sql.store_connections import StoreConnection
@@ -333,6 +333,13 @@ def _among(element: Among, compiler: SQLCompiler, **more: Any) -> str:
     return f"{column} = CAST({values} AS TEXT)" if more.get(SINGLE) else f"{column} = ANY (CAST({values} AS TEXT[]))"
 
 
+@compiles(Sought, "postgresql")
+def _sought(element: Sought, compiler: SQLCompiler, **more: Any) -> str:
+    # The planner merges and hashes for `=` only.
+    column, value = compiler.process(element.column, **more), compiler.process(element.value, **more)
+    return f"{column} = ANY (ARRAY[{value}])"
+
+
 def _connect(_dialect: object, _record: object, arguments: list[Any], options: dict[str, Any]) -> StoreConnection:
     return StoreConnection.opened(arguments, options)
 
@@ -354,7 +361,9 @@ def _update(table: Table, key: str, columns: tuple[str, ...], *, one: bool = Fal
     sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
     names = ", ".join(f'"{name}"' for name in columns)
     arrays = ", ".join(_typed(table, name) for name in columns)
-    return f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = v."{key}"'  # noqa: S608
+    return (
+        f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = any (array[v."{key}"])'  # noqa: S608
+    )
 
 
 @lru_cache(maxsize=128)

@@ -14,7 +14,16 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
-from sqlalchemy import BindParameter, Boolean, ColumnElement, Connection, LargeBinary, RowMapping, bindparam
+from sqlalchemy import (
+    BindParameter,
+    Boolean,
+    ColumnElement,
+    Connection,
+    FromClause,
+    LargeBinary,
+    RowMapping,
+    bindparam,
+)
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from sqlalchemy.exc import SQLAlchemyError
@@ -23,7 +32,7 @@ from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from mercury.storage.sql.releasing import note_bytes
-from mercury.storage.sql.round_trips import Call, Ready, Result, Session
+from mercury.storage.sql.round_trips import SEARCH, Call, Ready, Result, Session
 from mercury.storage.sql.store_connections import StoreConnection
 
 #: A row by the names of its columns.
@@ -52,6 +61,33 @@ class Among(ColumnElement[bool]):
 
     def self_group(self, against: OperatorType | None = None) -> Among:  # noqa: ARG002 - in SQLite `= 1` would follow
         return self
+
+
+class Sought(ColumnElement[bool]):
+    """Whether a column of a table has the value of another: see `sought`. Each dialect writes it."""
+
+    inherit_cache = False
+
+    def __init__(self, column: ColumnElement[Any], value: ColumnElement[Any]) -> None:
+        self.column = column
+        self.value = value
+        self.type = Boolean()
+
+    def self_group(self, against: OperatorType | None = None) -> Sought:  # noqa: ARG002 - as in `Among`
+        return self
+
+    @property
+    def _from_objects(self) -> list[FromClause]:
+        return [*self.column._from_objects, *self.value._from_objects]
+
+
+def sought(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnElement[bool]:
+    """Whether a column has the value of another one, for each of whose rows PostgreSQL searches the column's index.
+
+    By statistics of a table that was empty it would read the whole index instead, for a merge or for each row
+    (decision 105).
+    """
+    return Sought(column, value)
 
 
 #: An option of SQLAlchemy's compiler: the lists of texts (`TextsOf`) have a single one each.
@@ -239,6 +275,14 @@ def fetch_together(connection: Connection, session: Session, calls: Sequence[Cal
     """Execute queries in one round trip, one after the other, and return the rows of each. Errors as for `fetch`."""
     results = run(connection, session, calls)
     return [_rows(result, connection, binary=call.binary) for call, result in zip(calls, results, strict=True)]
+
+
+def search(connection: Connection, text: str, parameters: Any) -> list[Any]:
+    """As `fetch`, on a connection where each round trip is a transaction of its own; see `round_trips.SEARCH`."""
+    session = session_of(connection)
+    if session is None:
+        return fetch(connection, text, parameters)
+    return fetch_together(connection, session, [Call(SEARCH, {}), Call(text, parameters)])[1]
 
 
 def run(

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import ARRAY, BigInteger, Boolean, Text, and_, bindparam, cast, column, func, not_, or_, update
 
 from mercury.statemachine.ranges import RangeSet
-from mercury.storage.sql.prepared import ListOf, Prepared
+from mercury.storage.sql.prepared import ListOf, Prepared, sought
 from mercury.storage.sql.schema import RMS_MESSAGE
 
 ROW = RMS_MESSAGE
@@ -28,7 +28,7 @@ RANGES = (
     )
     .render_derived(name="ranges")
 )
-IN_RANGES = and_(ROW.c.sequence_id == RANGES.c.of_sequence, ROW.c.number.between(RANGES.c.low, RANGES.c.high))
+IN_RANGES = and_(sought(ROW.c.sequence_id, RANGES.c.of_sequence), ROW.c.number.between(RANGES.c.low, RANGES.c.high))
 #: `OutboundMessage.may_go` as SQL, for rows in these ranges.
 GOING = and_(IN_RANGES, or_(ROW.c.acknowledged, RANGES.c.arrived), not_(ROW.c.expects_response))
 

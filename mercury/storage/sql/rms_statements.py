@@ -19,7 +19,7 @@ from sqlalchemy import (
 )
 
 from mercury.storage.sql.acknowledged_rows import OF_SEQUENCE
-from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.prepared import Prepared, among, sought
 from mercury.storage.sql.schema import IS_ABANDONED, RMS_BODY, RMS_MESSAGE, RMS_SEQUENCE, UNACKNOWLEDGED_RESPONSE
 
 ROW, BODY, SEQUENCE = RMS_MESSAGE, RMS_BODY, RMS_SEQUENCE
@@ -30,7 +30,7 @@ IN_TIME = or_(ROW.c.not_before.is_(None), ROW.c.number.is_not(None))
 #: `OutboundMessage.settled`
 SETTLED = and_(ROW.c.acknowledged, or_(ROW.c.answered, not_(ROW.c.replays)))
 BODY_COLUMNS = tuple(column for column in BODY.c if column.name != "message_id")
-WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id)
+WITH_BODY = select(ROW, *BODY_COLUMNS).join_from(ROW, BODY, sought(BODY.c.message_id, ROW.c.message_id))
 LIMIT = bindparam("limit", type_=Integer)
 #: The rows without a number of one key; those of them that expire.
 WAITS = and_(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None))
@@ -54,10 +54,10 @@ def _responses() -> Prepared:
     size = func.length(BODY.c.payload)
     upto = func.sum(size).over(order_by=(size, ROW.c.position))
     whole = select(ROW.c.position, size.label("size"), upto.label("upto")).where(FETCHABLE)
-    sizes = whole.join_from(ROW, BODY, ROW.c.message_id == BODY.c.message_id).cte("sizes")
+    sizes = whole.join_from(ROW, BODY, sought(BODY.c.message_id, ROW.c.message_id)).cte("sizes")
     fits = or_(sizes.c.upto <= bindparam("most_bytes", type_=BigInteger), sizes.c.upto == sizes.c.size)
-    body = and_(ROW.c.message_id == BODY.c.message_id, fits)
-    rows = select(ROW, *BODY_COLUMNS).join_from(sizes, ROW, sizes.c.position == ROW.c.position)
+    body = and_(sought(BODY.c.message_id, ROW.c.message_id), fits)
+    rows = select(ROW, *BODY_COLUMNS).join_from(sizes, ROW, sought(ROW.c.position, sizes.c.position))
     return Prepared(rows.join(BODY, body, isouter=True).order_by(ROW.c.position))
 
 

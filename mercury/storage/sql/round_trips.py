@@ -26,6 +26,10 @@ log = logging.getLogger("mercury.storage")
 #: they are.
 MOST_PREPARED, MOST_OF_APPLICATION = 350, 100
 BEGIN, COMMIT = b"BEGIN", b"COMMIT"
+#: Until the end of the transaction PostgreSQL reads no table as a whole that has an index for what is sought; and the
+#: contrary (decision 105).
+SEARCH = "select set_config('enable_seqscan', 'off', true)"
+PLAN_AS_USUAL = "set local enable_seqscan to default"
 NOT_COMMITTED = "a statement had failed, and PostgreSQL has rolled back the transaction instead of committing it"
 #: No such prepared statement.
 UNKNOWN_STATEMENT = b"26000"

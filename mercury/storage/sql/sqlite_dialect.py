@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeEngine
 from mercury.errors import ConfigurationError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import Dialect, Rows
-from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Writer, change_many
+from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Sought, Writer, change_many
 
 
 class Sqlite(Dialect):
@@ -115,6 +115,11 @@ class Sqlite(Dialect):
         if rows:
             columns = (*(name for name in rows[0] if name != key), key)
             change_many(connection, _update(table, columns), _ordered(rows, columns))
+
+
+@compiles(Sought, "sqlite")
+def _sought(element: Sought, compiler: SQLCompiler, **more: Any) -> str:
+    return f"{compiler.process(element.column, **more)} = {compiler.process(element.value, **more)}"
 
 
 @compiles(Among, "sqlite")

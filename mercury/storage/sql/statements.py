@@ -16,7 +16,7 @@ from mercury.storage.sql.errors import translated
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, run, session_of
 from mercury.storage.sql.releasing import are_many_bytes, own
-from mercury.storage.sql.round_trips import ApplicationCallFailed, Call, Ready, Session
+from mercury.storage.sql.round_trips import PLAN_AS_USUAL, SEARCH, ApplicationCallFailed, Call, Ready, Session
 from mercury.storage.sql.savepoints import FIRST_SAVEPOINT
 from mercury.storage.sql.store_parts import StoreParts
 from mercury.storage.sql.together import Change, together
@@ -53,6 +53,8 @@ class Statements:
         #: Statements of the application that are sent with the next statement, and what sends them.
         self._left: list[Ready] = []
         self._session: Session | None = None
+        #: The database searches indexes where statistics say that it should read whole tables.
+        self._searches = False
         #: The answers to queries that were sent ahead; they hold until this transaction changes something.
         self._ahead: dict[object, Sequence[Row]] = {}
         #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
@@ -130,32 +132,38 @@ class Statements:
             self.writing()
         return self.read(query, parameters)
 
-    def read_ahead(self, questions: Sequence[Question], *, savepoint: bool = False) -> None:
+    def read_ahead(self, questions: Sequence[Question], *, savepoint: bool = False, handlers: bool = False) -> None:
         """Send queries in one round trip, if the database can; `read` returns their answers once, unless this
         transaction changes something before.
 
         The database answers one after the other: behind a query that locks rows, the rows are read under the lock.
 
         :param savepoint: begin the first savepoint behind them; it is used if nothing is changed before.
+        :param handlers: those of the application follow, whose statements are to be planned as usual.
         """
         self.send_pending()
         session = session_of(self._connected())
         if session is None:
             return
         compiled = [self.dialect.compiled(*question) for question in questions]
-        calls = []
+        # What the application executes behind a savepoint is planned as usual.
+        calls = [] if savepoint else self._begin_to_search()
+        begun = len(calls)
         for each, (_, parameters) in zip(compiled, questions, strict=True):
             values = each.parameters(parameters)
             assert isinstance(values, dict)
             calls.append(Call(each.text, values, each.binary))
+        if handlers:
+            calls += self._end_search()
         if savepoint:
             calls.append(Call(FIRST_SAVEPOINT, {}))
         self.statements += len(calls)
         with translated():
             found = fetch_together(self._connected(), session, calls)
         if savepoint:
-            self._ahead[FIRST_SAVEPOINT] = found.pop()
-        for question, each, rows in zip(questions, compiled, found, strict=True):
+            self._ahead[FIRST_SAVEPOINT] = found[-1]
+        answers = found[begun : begun + len(compiled)]
+        for question, each, rows in zip(questions, compiled, answers, strict=True):
             self._ahead[_name_of(question)] = each.rows(rows)
 
     def is_ahead(self, question: Question) -> bool:
@@ -168,14 +176,35 @@ class Statements:
         self._ahead.clear()
         self._send_pending_of([table.name for table in tables])
         if not self._pending:
+            self.send_pending()
+        session = session_of(self._begun())
+        if session is None and not self._pending:
             return self.read_locked(query, parameters)
-        connection, compiled, pending = self._begun(), self.dialect.compiled(query, parameters), self._pending
+        compiled, pending, calls = self.dialect.compiled(query, parameters), self._pending, self._begin_to_search()
         self._pending = []
-        self.statements += 1
+        values = compiled.parameters(parameters)
+        assert isinstance(values, dict)
+        calls.append(Call(*together(pending, Change((), (compiled.text,), values))))
+        self.statements += len(calls)
         with translated():
-            values = compiled.parameters(parameters)
-            assert isinstance(values, dict)
-            return compiled.rows(fetch(connection, *together(pending, Change((), (compiled.text,), values))))
+            if session is None:
+                return compiled.rows(fetch(self._begun(), calls[-1].text, calls[-1].parameters))
+            return compiled.rows(fetch_together(self._begun(), session, calls)[-1])
+
+    def _begin_to_search(self) -> list[Call]:
+        """What is to be sent before statements of Mercury, so that the database searches its tables by their indexes
+        from now on."""
+        if self._searches or self.joined or not self.dialect.changes_in_queries:
+            return []
+        self._searches = True
+        return [Call(SEARCH, {})]
+
+    def _end_search(self) -> list[Call]:
+        """What is to be sent before statements of the application, so that they are planned as usual."""
+        if not self._searches:
+            return []
+        self._searches = False
+        return [Call(PLAN_AS_USUAL, {})]
 
     def later(self, table: Table, text: str, parameters: dict[str, Any]) -> None:
         """Change a table with the next statement of this transaction, or before its commit.

@@ -27,7 +27,7 @@ from mercury.storage.sql.history import History
 from mercury.storage.sql.joining import Joins, guard_ends
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.notify import Announcement, Notifier
-from mercury.storage.sql.prepared import Prepared, fetch
+from mercury.storage.sql.prepared import Prepared, search
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction import SqlTransaction
 
@@ -176,7 +176,7 @@ class SqlStore:
 
             def read(query: Prepared, parameters: Mapping[str, Any]) -> Sequence[Any]:
                 compiled = self.dialect.compiled(query, parameters)
-                return fetch(connection, compiled.text, compiled.parameters(parameters))
+                return search(connection, compiled.text, compiled.parameters(parameters))
 
             yield read
 

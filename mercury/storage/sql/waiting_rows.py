@@ -12,7 +12,7 @@ from mercury.storage.records import OutboundMessage
 from mercury.storage.sizes import within
 from mercury.storage.sql.codec import outbound_message
 from mercury.storage.sql.dialect import Dialect
-from mercury.storage.sql.prepared import Prepared
+from mercury.storage.sql.prepared import Prepared, sought
 from mercury.storage.sql.rms_statements import ABANDONED, BODY, BODY_COLUMNS, ROW
 from mercury.storage.sql.statements import Question, Statements
 from mercury.storage.sql.window import UNNUMBERED
@@ -28,7 +28,7 @@ def _first_of_each(dialect: Dialect) -> Prepared:
     upto = cast(func.sum(ROW.c.size).over(order_by=ROW.c.position), BigInteger).label("upto")
     waiting = select(ROW, upto).where(ROW.c.key_id == each.c.value, ROW.c.number.is_(None))
     first = waiting.order_by(ROW.c.position).limit(AHEAD).lateral("first_rows")
-    body = and_(first.c.message_id == BODY.c.message_id, first.c.upto <= AHEAD_BYTES)
+    body = and_(sought(BODY.c.message_id, first.c.message_id), first.c.upto <= AHEAD_BYTES)
     rows = select(first, *BODY_COLUMNS).select_from(each).join(first, true()).join(BODY, body, isouter=True)
     return Prepared(rows.order_by(first.c.position))
 

@@ -18,7 +18,7 @@ from sqlalchemy import (
     select,
 )
 
-from mercury.storage.sql.prepared import Prepared
+from mercury.storage.sql.prepared import Prepared, sought
 from mercury.storage.sql.rms_statements import BODY, BODY_COLUMNS, LIMIT, ROW, TRANSMITTED
 
 MOST_BYTES = bindparam("most_bytes", type_=BigInteger)
@@ -37,7 +37,7 @@ def _fits(first: CTE) -> ColumnElement[bool]:
 
 def _unnumbered() -> Prepared:
     first = _first(and_(ROW.c.key_id == bindparam("key_id"), ROW.c.number.is_(None)), ROW.c.position, ROW.c.size)
-    rows = select(first, *BODY_COLUMNS).join_from(first, BODY, first.c.message_id == BODY.c.message_id)
+    rows = select(first, *BODY_COLUMNS).join_from(first, BODY, sought(BODY.c.message_id, first.c.message_id))
     return Prepared(rows.where(_fits(first)).order_by(first.c.position))
 
 
@@ -56,7 +56,9 @@ def _window() -> tuple[CTE, ColumnElement[Any], ColumnElement[Any]]:
 
 def _unsettled() -> Prepared:
     window, many, taken = _window()
-    rows = select(window, *BODY_COLUMNS, many, taken).join_from(window, BODY, window.c.message_id == BODY.c.message_id)
+    rows = select(window, *BODY_COLUMNS, many, taken).join_from(
+        window, BODY, sought(BODY.c.message_id, window.c.message_id)
+    )
     return Prepared(rows.order_by(window.c.number))
 
 
@@ -71,7 +73,7 @@ def _unsettled_due(*, one: bool) -> Prepared:
         is_due = window.c.number == func.coalesce(select(func.min(window.c.number)).where(is_due).scalar_subquery(), 0)
     lowest = select(func.min(window.c.number)).scalar_subquery()
     later = select(window.c.number).where(not_(is_due)).order_by(window.c.due, window.c.number).limit(1)
-    body = and_(window.c.message_id == BODY.c.message_id, is_due)
+    body = and_(sought(BODY.c.message_id, window.c.message_id), is_due)
     wanted = or_(is_due, window.c.number == lowest, window.c.number == later.scalar_subquery())
     rows = select(*window.c, *BODY_COLUMNS, many, taken).join_from(window, BODY, body, isouter=True)
     return Prepared(rows.where(wanted).order_by(window.c.number))

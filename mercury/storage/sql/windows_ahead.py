@@ -11,7 +11,7 @@ from mercury.storage.records import OutboundMessage, RmsRecord
 from mercury.storage.sizes import within
 from mercury.storage.sql.codec import outbound_message
 from mercury.storage.sql.dialect import Dialect
-from mercury.storage.sql.prepared import Prepared
+from mercury.storage.sql.prepared import Prepared, sought
 from mercury.storage.sql.rms_statements import BODY, BODY_COLUMNS, ROW, SETTLED
 from mercury.storage.sql.statements import Question, Statements
 from mercury.storage.sql.waiting_rows import AHEAD, AHEAD_BYTES
@@ -25,7 +25,7 @@ def _first_of_each(dialect: Dialect) -> Prepared:
     upto = cast(func.sum(UNACKNOWLEDGED_BYTES).over(order_by=ROW.c.number), BigInteger).label("upto")
     numbered = and_(ROW.c.sequence_id == each.c.value, ROW.c.number.is_not(None), not_(SETTLED))
     first = select(ROW, upto).where(numbered).order_by(ROW.c.number).limit(AHEAD).lateral("first_rows")
-    body = and_(first.c.message_id == BODY.c.message_id, first.c.upto <= AHEAD_BYTES)
+    body = and_(sought(BODY.c.message_id, first.c.message_id), first.c.upto <= AHEAD_BYTES)
     rows = select(first, *BODY_COLUMNS).select_from(each).join(first, true()).join(BODY, body, isouter=True)
     return Prepared(rows.order_by(first.c.number))
 

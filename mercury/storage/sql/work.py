@@ -35,7 +35,7 @@ from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
 from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, SequenceKey
-from mercury.storage.sql.prepared import Prepared
+from mercury.storage.sql.prepared import Prepared, sought
 from mercury.storage.sql.schema import (
     CLAIM,
     INVOKER_BUFFER,
@@ -143,7 +143,7 @@ def _earliest(rows: Sequence[Any]) -> float | None:
 
 def _ready() -> ColumnElement[bool]:
     """Whether BUFFER has work: a marker, or a deliverable message as in `InvokerBuffer.has_work`."""
-    mine = MESSAGE.c.sequence == BUFFER.c.sequence
+    mine = sought(MESSAGE.c.sequence, BUFFER.c.sequence)
     kind = InboundKind.MESSAGE.value
     # Two ranges of the index: "is not equal" would read all messages of the sequence.
     marker = or_(exists().where(mine, MESSAGE.c.kind < kind), exists().where(mine, MESSAGE.c.kind > kind))
@@ -163,9 +163,9 @@ def _ready() -> ColumnElement[bool]:
 def _waits() -> ColumnElement[bool]:
     """Whether the predecessor of BUFFER's sequence still has something to deliver."""
     before = INVOKER_BUFFER.alias("before")
-    left = exists().where(MESSAGE.c.sequence == before.c.sequence)
+    left = exists().where(sought(MESSAGE.c.sequence, before.c.sequence))
     unfinished = or_(before.c.state != InvokerState.DONE.value, left)
-    return exists().where(before.c.sequence == BUFFER.c.follows, unfinished)
+    return exists().where(sought(before.c.sequence, BUFFER.c.follows), unfinished)
 
 
 def _called() -> ColumnElement[bool]:
@@ -178,7 +178,7 @@ def _free(resource: ColumnElement[str], wanted: WorkParameters, *, at: bool) -> 
     last."""
     if not wanted.by_owner:
         return true()
-    others = [CLAIM.c.resource == resource, CLAIM.c.owner != OWNER, CLAIM.c.owner != ""]
+    others = [sought(CLAIM.c.resource, resource), CLAIM.c.owner != OWNER, CLAIM.c.owner != ""]
     return ~exists().where(*others, *([CLAIM.c.until > NOW] if at else []))
 
 
@@ -186,7 +186,7 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
     touched = distinct(MESSAGE.c.sequence).subquery()
     return (
         select(BUFFER.c.sequence, BUFFER.c.retry_at)
-        .join_from(touched, BUFFER, BUFFER.c.sequence == touched.c.value)
+        .join_from(touched, BUFFER, sought(BUFFER.c.sequence, touched.c.value))
         .where(
             _ready(),
             ~_waits(),
@@ -220,10 +220,10 @@ def _next_invoker(wanted: WorkParameters) -> Prepared:
 @lru_cache(maxsize=CACHE_SIZE)
 def _stuck_invoker(wanted: WorkParameters) -> Prepared:
     free = _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=True)
-    has_rows = exists().where(MESSAGE.c.sequence == BUFFER.c.sequence)
+    has_rows = exists().where(sought(MESSAGE.c.sequence, BUFFER.c.sequence))
     touched = distinct(MESSAGE.c.sequence).subquery()
     others = INVOKER_BUFFER.alias("others")
-    stray = exists(select(touched.c.value).where(~exists().where(others.c.sequence == touched.c.value)))
+    stray = exists(select(touched.c.value).where(~exists().where(sought(others.c.sequence, touched.c.value))))
     stuck = or_(and_(has_rows, ~_ready()), and_(stray, BUFFER.c.state != InvokerState.DONE.value))
     query = select(BUFFER.c.sequence).where(stuck, _hosted(BUFFER, wanted), free)
     return Prepared(query.order_by(BUFFER.c.turn).limit(LIMIT))
@@ -250,9 +250,9 @@ def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
     """Keys with rows to be numbered that no sequence holds back, or with an abandonment, or (with ``at``) with a row
     that has expired."""
     waiting = distinct(ROW.c.key_id, UNNUMBERED).subquery()
-    held = exists().where(SEQUENCE.c.key_id == waiting.c.value, HOLDS_ROWS)
-    abandoned = exists().where(ROW.c.key_id == waiting.c.value, IS_ABANDONED)
-    expired = [exists().where(EXPIRES, ROW.c.expires_at <= NOW, ROW.c.key_id == waiting.c.value)] if at else []
+    held = exists().where(sought(SEQUENCE.c.key_id, waiting.c.value), HOLDS_ROWS)
+    abandoned = exists().where(sought(ROW.c.key_id, waiting.c.value), IS_ABANDONED)
+    expired = [exists().where(EXPIRES, ROW.c.expires_at <= NOW, sought(ROW.c.key_id, waiting.c.value))] if at else []
     has_work = or_(~held, abandoned, *expired)
     return select(waiting.c.value).where(has_work, _free(literal("rms ") + waiting.c.value, wanted, at=at))
 
@@ -278,7 +278,7 @@ def _due_rms(wanted: WorkParameters) -> Prepared:
     place = func.row_number().over(partition_by=peer, order_by=(_turn(ROW, ROW.c.created_at), ROW.c.position))
     heads = (
         select(ROW.c.key_id, ROW.c.channel, peer.label("peer"), place.label("place"))
-        .join_from(keys, ROW, ROW.c.position == position.scalar_subquery())
+        .join_from(keys, ROW, sought(ROW.c.position, position.scalar_subquery()))
         .subquery()
     )
     waits = (

@@ -1,0 +1,118 @@
+"""PostgreSQL analyses the tables while the queue is empty, and then many messages come at once.
+
+A queue is empty most of the time, so that is what the statistics say: no rows. By them reading a whole table, or a
+whole index, costs nothing, and the plan is kept until the next analysis, a minute later. The tests count the rows that
+are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+
+import pytest
+from sqlalchemy import Connection, text
+
+from mercury.storage.memory import MemoryStore
+from mercury.storage.sql.store import SqlStore
+
+from .pair import Pair, Side
+
+NOW = 1_800_000_000.0
+#: Executions after which PostgreSQL has kept its plans.
+REPEATED = 8
+#: Messages that come at once; rows of a table that may be read for each of them.
+MANY, FEW = 1500, 12
+ROWS = """
+    select relname, seq_tup_read + coalesce(idx_tup_fetch, 0) as read from pg_stat_user_tables
+    where starts_with(relname, 'mercury_')
+"""
+SETTING = "select current_setting('enable_seqscan')"
+INSERT = text("insert into placed values (:id)")
+
+Statement = Callable[[SqlStore, str], None]
+
+
+def execute(store: SqlStore, statement: str) -> None:
+    with store.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.exec_driver_sql(statement)
+
+
+def rows_read(store: SqlStore) -> dict[str, int]:
+    """How many rows of each table were read, by the only connection of a store."""
+    execute(store, "select pg_stat_force_next_flush()")
+    with store.engine.connect() as connection:
+        return {row.relname: row.read for row in connection.exec_driver_sql(ROWS)}
+
+
+def send(pair: Pair, number: int) -> None:
+    for first in range(0, number, 100):
+        pair.send([f"{each}" for each in range(first, min(first + 100, number))])
+
+
+def plan_for_an_empty_queue(pair: Pair, store: SqlStore, statement: str, *, by: int) -> None:
+    """Let PostgreSQL have its statistics while the queue is empty, and keep the plans that it makes then.
+
+    :param by: messages at a time.
+    """
+    for _ in range(REPEATED):
+        send(pair, by)
+        pair.run(NOW)
+    execute(store, statement)
+    for _ in range(REPEATED):
+        send(pair, by)
+        pair.run(NOW)
+
+
+@pytest.mark.parametrize("statement", ["analyze", "vacuum analyze"])
+@pytest.mark.parametrize("by", [1, 20, 150])
+def test_a_source_searches_its_rows_by_indexes(placing_store: SqlStore, statement: str, by: int) -> None:
+    pair = Pair(placing_store, MemoryStore())
+    plan_for_an_empty_queue(pair, placing_store, statement, by=by)
+    send(pair, MANY)
+    before = rows_read(placing_store)
+    pair.run(NOW)
+    assert len(pair.server.handled) == 2 * REPEATED * by + MANY
+    read = {name: number - before[name] for name, number in rows_read(placing_store).items()}
+    assert {name: number for name, number in read.items() if number > FEW * MANY} == {}
+    assert read["mercury_rms_body"] >= MANY, read
+
+
+@pytest.mark.parametrize("statement", ["analyze", "vacuum analyze"])
+@pytest.mark.parametrize("by", [1, 20])
+def test_a_destination_searches_its_rows_by_indexes(placing_store: SqlStore, statement: str, by: int) -> None:
+    pair, numbers = Pair(MemoryStore(), placing_store), count()
+    pair.server = Side(
+        placing_store,
+        on_put=lambda context, _: context.transaction.connection().execute(INSERT, {"id": next(numbers)}),
+    )
+    plan_for_an_empty_queue(pair, placing_store, statement, by=by)
+    send(pair, MANY)
+    before = rows_read(placing_store)
+    pair.run(NOW)
+    assert len(pair.server.handled) == 2 * REPEATED * by + MANY
+    read = {name: number - before[name] for name, number in rows_read(placing_store).items()}
+    assert {name: number for name, number in read.items() if number > FEW * MANY} == {}
+
+
+def test_the_statements_of_the_application_are_planned_as_ever(placing_store: SqlStore) -> None:
+    """Even in a transaction in which Mercury has had its own plans before."""
+    found: list[str] = []
+
+    def look(connection: Connection) -> None:
+        found.append(connection.exec_driver_sql(SETTING).scalar_one())
+
+    pair = Pair(MemoryStore(), placing_store)
+    for on_arrival in (True, False):
+        pair.server = Side(
+            placing_store,
+            on_put=lambda context, _: look(context.transaction.connection()),
+            on_arrival=on_arrival,
+        )
+        pair.send(["1"], key=f"{on_arrival}")
+        pair.run(NOW)
+    with placing_store.transaction() as tx:
+        tx.rmd.lock(["any"])
+        tx.rms.lock([], records=True)
+        look(tx.connection())
+    assert found == ["on", "on", "on"]
