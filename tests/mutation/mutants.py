@@ -13,6 +13,7 @@ from tests.mutation.life_mutants import LIFE
 from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.operations_mutants import OPERATIONS
+from tests.mutation.search_mutants import SEARCHES
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.stage_mutants import STAGES
 from tests.mutation.storage_mutants import STORAGE
@@ -570,6 +571,7 @@ TESTED = (
     *FLOW,
     *LIFE,
     *STATEMENTS,
+    *SEARCHES,
     *MEMBERS,
     *STAGES,
     *DIRECT,

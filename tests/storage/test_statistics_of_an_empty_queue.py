@@ -16,13 +16,15 @@ from sqlalchemy import Connection, text
 from mercury.storage.memory import MemoryStore
 from mercury.storage.sql.store import SqlStore
 
-from .pair import Pair, Side
+from .pair import Pair, Side, channel
 
 NOW = 1_800_000_000.0
 #: Executions after which PostgreSQL has kept its plans.
 REPEATED = 8
 #: Messages that come at once; rows of a table that may be read for each of them.
-MANY, FEW = 1500, 12
+MANY, FEW = 1500, 4
+#: So many are in flight: the others wait, and are not to be read in each transaction.
+WINDOW = 40
 ROWS = """
     select relname, seq_tup_read + coalesce(idx_tup_fetch, 0) as read from pg_stat_user_tables
     where starts_with(relname, 'mercury_')
@@ -47,7 +49,7 @@ def rows_read(store: SqlStore) -> dict[str, int]:
 
 def send(pair: Pair, number: int) -> None:
     for first in range(0, number, 100):
-        pair.send([f"{each}" for each in range(first, min(first + 100, number))])
+        pair.send([f"{each}" for each in range(first, min(first + 100, number))], window=WINDOW)
 
 
 def plan_for_an_empty_queue(pair: Pair, store: SqlStore, statement: str, *, by: int) -> None:
@@ -112,7 +114,6 @@ def test_the_statements_of_the_application_are_planned_as_ever(placing_store: Sq
         pair.send(["1"], key=f"{on_arrival}")
         pair.run(NOW)
     with placing_store.transaction() as tx:
-        tx.rmd.lock(["any"])
-        tx.rms.lock([], records=True)
+        tx.rms.lock([channel().key], records=True)
         look(tx.connection())
     assert found == ["on", "on", "on"]

@@ -176,25 +176,19 @@ class Statements:
         self._ahead.clear()
         self._send_pending_of([table.name for table in tables])
         if not self._pending:
-            self.send_pending()
-        session = session_of(self._begun())
-        if session is None and not self._pending:
             return self.read_locked(query, parameters)
-        compiled, pending, calls = self.dialect.compiled(query, parameters), self._pending, self._begin_to_search()
+        connection, compiled, pending = self._begun(), self.dialect.compiled(query, parameters), self._pending
         self._pending = []
-        values = compiled.parameters(parameters)
-        assert isinstance(values, dict)
-        calls.append(Call(*together(pending, Change((), (compiled.text,), values))))
-        self.statements += len(calls)
+        self.statements += 1
         with translated():
-            if session is None:
-                return compiled.rows(fetch(self._begun(), calls[-1].text, calls[-1].parameters))
-            return compiled.rows(fetch_together(self._begun(), session, calls)[-1])
+            values = compiled.parameters(parameters)
+            assert isinstance(values, dict)
+            return compiled.rows(fetch(connection, *together(pending, Change((), (compiled.text,), values))))
 
     def _begin_to_search(self) -> list[Call]:
         """What is to be sent before statements of Mercury, so that the database searches its tables by their indexes
         from now on."""
-        if self._searches or self.joined or not self.dialect.changes_in_queries:
+        if self._searches or self.joined:
             return []
         self._searches = True
         return [Call(SEARCH, {})]

@@ -1,0 +1,70 @@
+"""The guards of searches by indexes, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+SOURCE = "test_a_source_searches_its_rows_by_indexes"
+DESTINATION = "test_a_destination_searches_its_rows_by_indexes"
+
+
+def search(
+    name: str, symbol: str, before: str, after: str, test: str, *, file: str = "test_statistics_of_an_empty_queue"
+) -> Mutant:
+    """A guard that is removed."""
+    change = Change(f"mercury.storage.sql.{symbol}", before, after)
+    return Mutant(f"searches by indexes: {name}", (change,), test=f"tests/storage/{file}.py::{test}")
+
+
+SEARCHES = (
+    search(
+        "one of each row",
+        "prepared:sought",
+        "Sought(column, value)",
+        "column == value",
+        f"{SOURCE}[20-analyze]",
+    ),
+    search(
+        "updates by lists",
+        "postgres_dialect:_update",
+        'any (array[v."{key}"])',
+        'v."{key}"',
+        f"{SOURCE}[20-analyze]",
+    ),
+    search(
+        "no table as a whole in a transaction",
+        "statements:Statements._begin_to_search",
+        "self._searches or ",
+        "True or ",
+        f"{SOURCE}[20-vacuum analyze]",
+    ),
+    search(
+        "no table as a whole for what is due",
+        "prepared:search",
+        "session is None",
+        "True",
+        f"{SOURCE}[1-analyze]",
+    ),
+    search(
+        "the rows of each buffer",
+        "invoker:_parts",
+        "if dialect.changes_in_queries:",
+        "if False:",
+        f"{DESTINATION}[1-analyze]",
+    ),
+    search(
+        "not by the application",
+        "application_part:ApplicationPart.connection",
+        "self._end_search()",
+        "()",
+        "test_the_statements_of_the_application_are_planned_as_ever",
+    ),
+    search(
+        "no round trip before handlers",
+        "invoker:SqlInvoker.expect",
+        "handlers=True",
+        "handlers=False",
+        "test_a_lone_message_at_its_destination",
+        file="test_round_trips",
+    ),
+)
