@@ -94,7 +94,7 @@ STORAGE = (
     ),
     Mutant(
         "bytes of parts of several buffers",
-        (Change("mercury.storage.sql.invoker:_parts", "part.c.upto <= bindparam(", "part.c.upto >= bindparam("),),
+        (Change("mercury.storage.sql.invoker:_that_fit", "part.c.upto <= bindparam(", "part.c.upto >= bindparam("),),
         test="tests/conformance/test_invoker.py::test_first_parts_of_many_buffers_have_no_more_bytes_together",
     ),
     Mutant(
