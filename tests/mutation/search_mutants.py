@@ -26,7 +26,7 @@ SEARCHES = (
     ),
     search(
         "updates by lists",
-        "postgres_dialect:_update",
+        "postgres_texts:update_text",
         'any (array[v."{key}"])',
         'v."{key}"',
         f"{SOURCE}[20-analyze]",

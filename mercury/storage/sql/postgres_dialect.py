@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -12,8 +11,6 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import (
     ARRAY,
     URL,
-    BigInteger,
-    Boolean,
     ColumnElement,
     Connection,
     Double,
@@ -21,7 +18,6 @@ from sqlalchemy import (
     FromClause,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -40,6 +36,13 @@ from sqlalchemy.types import TypeEngine
 from mercury.errors import CapabilityError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
+from mercury.storage.sql.postgres_texts import (
+    binary_columns,
+    insert_both_text,
+    insert_marker_text,
+    insert_text,
+    update_text,
+)
 from mercury.storage.sql.postgres_values import as_array, single_values
 from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Sought, TextsOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
@@ -192,10 +195,10 @@ class Postgres(Dialect):
             raise error
 
     def insert_marker(self, connection: Connection, table: Table, marker: str, *, ignore: bool = False) -> bool:
-        return change(connection, _insert_marker(table, ignore=ignore), {"id": marker}) == 1
+        return change(connection, insert_marker_text(table, ignore=ignore), {"id": marker}) == 1
 
     def inserting_marker(self, table: Table, marker: str) -> tuple[str, dict[str, Any]]:
-        return _insert_marker(table), {"id": marker}
+        return insert_marker_text(table), {"id": marker}
 
     def commit_and_announce(self, connection: Connection, announcement: str) -> None:
         driver = typing.cast("psycopg.Connection", connection.connection.dbapi_connection)
@@ -253,14 +256,14 @@ class Postgres(Dialect):
         if not rows:
             return
         change(connection, *self.inserting(table, rows, ignore=ignore))
-        names = _binary(table)
+        names = binary_columns(table)
         if names:
             note_bytes(connection, [row[name] for row in rows for name in names])
 
     def inserting(self, table: Table, rows: Rows, *, ignore: bool = False) -> tuple[str, dict[str, Any]]:
         # A single value is sent as it is, and those of a list are copied twice.
         one = len(rows) == 1
-        statement, columns = _insert(table, ignore=ignore, one=one)
+        statement, columns = insert_text(table, ignore=ignore, one=one)
         if one:
             return statement, single_values(rows[0], columns)
         return statement, {name: as_array([row[name] for row in rows]) for name in columns}
@@ -276,13 +279,13 @@ class Postgres(Dialect):
     ) -> None:
         change(connection, *together([], self.inserting_both(first, first_rows, second, rows, marker)))
         for table, inserted in ((first, first_rows), (second, rows)):
-            note_bytes(connection, [row[name] for row in inserted for name in _binary(table)])
+            note_bytes(connection, [row[name] for row in inserted for name in binary_columns(table)])
 
     def inserting_both(
         self, first: Table, first_rows: Rows, second: Table, rows: Rows, marker: Marker | None = None
     ) -> Change:
         one, marks = len(first_rows) == len(rows) == 1, None if marker is None else marker[0]
-        tables, texts, columns, names = _insert_both(first, second, marks, one=one)
+        tables, texts, columns, names = insert_both_text(first, second, marks, one=one)
         if one:
             parameters = single_values(first_rows[0], columns)
             parameters |= {f"second_{name}": value for name, value in single_values(rows[0], names).items()}
@@ -305,7 +308,7 @@ class Postgres(Dialect):
 
     def updating(self, table: Table, key: str, rows: Rows) -> tuple[str, dict[str, Any]]:
         columns, one = tuple(rows[0]), len(rows) == 1
-        statement = _update(table, key, columns, one=one)
+        statement = update_text(table, key, columns, one=one)
         return statement, single_values(rows[0], columns) if one else {
             name: as_array([row[name] for row in rows]) for name in columns
         }
@@ -347,78 +350,6 @@ def _connect(_dialect: object, _record: object, arguments: list[Any], options: d
 def _in_transaction(driver: psycopg.Connection[Any]) -> bool:
     """Whether the server has a transaction, without a failed statement in it."""
     return driver.info.transaction_status == TransactionStatus.INTRANS
-
-
-# Statements made of table and column names of the schema: few, and cached.
-
-
-@lru_cache(maxsize=128)
-def _update(table: Table, key: str, columns: tuple[str, ...], *, one: bool = False) -> str:
-    """An update by arrays, one for each column; by single values with ``one``, which costs the database less."""
-    if one:
-        values = ", ".join(f'"{name}" = {_placeholder(table, name, "")}' for name in columns if name != key)
-        return f'update {table.name} set {values} where "{key}" = {_placeholder(table, key, "")}'  # noqa: S608
-    sets = ", ".join(f'"{name}" = v."{name}"' for name in columns if name != key)
-    names = ", ".join(f'"{name}"' for name in columns)
-    arrays = ", ".join(_typed(table, name) for name in columns)
-    return (
-        f'update {table.name} t set {sets} from unnest({arrays}) as v({names}) where t."{key}" = any (array[v."{key}"])'  # noqa: S608
-    )
-
-
-@lru_cache(maxsize=128)
-def _binary(table: Table) -> tuple[str, ...]:
-    """The columns of bytes."""
-    return tuple(column.name for column in table.columns if isinstance(column.type, LargeBinary))
-
-
-@lru_cache(maxsize=128)
-def _insert(table: Table, *, ignore: bool = False, prefix: str = "", one: bool = False) -> tuple[str, tuple[str, ...]]:
-    """An insert of arrays, one for each column; of single values with ``one``, which costs the database less."""
-    columns = tuple(column.name for column in table.columns if not (column.primary_key and column.name == "position"))
-    names = ", ".join(f'"{name}"' for name in columns)
-    if one:
-        source = f"values ({', '.join(_placeholder(table, name, prefix) for name in columns)})"
-    else:
-        source = f"select * from unnest({', '.join(_typed(table, name, prefix) for name in columns)})"  # noqa: S608
-    end = " on conflict do nothing" if ignore else ""
-    return f"insert into {table.name} ({names}) {source}{end}", columns
-
-
-@lru_cache(maxsize=16)
-def _insert_both(
-    first: Table, second: Table, markers: Table | None, *, one: bool
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The names of the tables, the texts, and the columns of the first and of the second table."""
-    statement, columns = _insert(first, one=one)
-    before, names = _insert(second, prefix="second_", one=one)
-    tables, texts = [second.name, first.name], [before, statement]
-    if markers is not None:
-        tables.insert(0, markers.name)
-        texts.insert(0, _insert_marker(markers))
-    return tuple(tables), tuple(texts), columns, names
-
-
-@lru_cache(maxsize=16)
-def _insert_marker(table: Table, *, ignore: bool = False) -> str:
-    end = " on conflict do nothing" if ignore else ""
-    return f"insert into {table.name} (id, made_at) values (%(id)s, extract(epoch from clock_timestamp())){end}"  # noqa: S608
-
-
-def _placeholder(table: Table, name: str, prefix: str) -> str:
-    return f"%({prefix}{name}){'b' if isinstance(table.columns[name].type, LargeBinary) else 's'}"
-
-
-def _typed(table: Table, name: str, prefix: str = "") -> str:
-    kinds: tuple[tuple[type, str], ...] = (
-        (Text, "%({})s::text[]"),
-        (Boolean, "%({})s::boolean[]"),
-        (Double, "%({})s::double precision[]"),
-        (BigInteger, "%({})s::bigint[]"),
-        (LargeBinary, "%({})b::bytea[]"),
-    )
-    kind = table.columns[name].type
-    return next(cast for known, cast in kinds if isinstance(kind, known)).format(prefix + name)
 
 
 def _number(value: int | None) -> str | None:
