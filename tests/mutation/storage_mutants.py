@@ -174,8 +174,8 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.postgres_dialect:Postgres.insert_both",
-                "            note_bytes(connection, [row[name] for row in inserted for name in _binary(table)])\n",
-                "            pass\n",
+                "note_bytes(connection, [row[name] for row in inserted for name in binary_columns(table)])",
+                "pass",
             ),
         ),
         test="tests/storage/test_large_messages.py::"
