@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from mercury.cli.collector import uncollected
 from mercury.cli.config import ConfigFile
 from mercury.cli.logs import set_up_logs
 from mercury.cli.output import UNUSABLE, Format, Output, console, fail
@@ -50,7 +51,8 @@ def serve(
 
     APP is the result of `Mercury.app(...)`, or any FastAPI application that includes `Mercury.router(...)`.
     """
-    from mercury.settings import load
+    with uncollected():
+        from mercury.settings import load
 
     if role is not None:
         os.environ["MERCURY_ROLE"] = role  # the application loads its settings itself
@@ -68,9 +70,10 @@ def serve(
     set_up_logs(settings.log)
     given = {"server_cert": tls_cert, "server_key": tls_key, "client_ca": tls_client_ca}
     tls = dataclasses.replace(settings.tls, **{name: file for name, file in given.items() if file is not None})
-    app = load_application(target, load_object(target)) if workers == 1 else None
-    # Imported here, so that an unusable target is reported before these slow imports.
-    from mercury.service.serving import bind, server_for
+    with uncollected():
+        app = load_application(target, load_object(target)) if workers == 1 else None
+        # Imported here, so that an unusable target is reported before these slow imports.
+        from mercury.service.serving import bind, server_for
 
     listening = bind(
         settings.http.host if host is None else host,
@@ -88,7 +91,8 @@ def serve(
         sys.stdout.flush()
 
     def serve_it(on_started: Callable[[], None]) -> int:
-        served = app if app is not None else load_application(target, load_object(target))
+        with uncollected():
+            served = app if app is not None else load_application(target, load_object(target))
         run_until_signal(server_for(served, settings.http, on_started, tls), listening)
         return 0
 

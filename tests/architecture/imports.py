@@ -111,7 +111,7 @@ ALLOWED = MappingProxyType(
         # The top: puts the parts together.
         "mercury.facade": ("mercury",),
         "mercury.cli": ("mercury",),
-        "mercury.__main__": ("mercury.cli.main",),
+        "mercury.__main__": ("mercury.cli.entry",),
         "mercury": ("mercury",),
         # For tests of what is built on Mercury, and of Mercury: beside the command line, which it does not know.
         "mercury.testing": (
