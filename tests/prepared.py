@@ -58,6 +58,9 @@ LIBRARIES = (
 )
 
 
+#: How many objects are made before the collector looks for garbage among them: most are modules and tests, which stay.
+COLLECTED_AFTER = 50_000
+
 #: What of a tree its tests import.
 TREE = ("mercury.cli.main", "mercury.facade", "mercury.hosting", "mercury.simulation.run", "mercury.testing.pair")
 
@@ -181,6 +184,7 @@ def _serve(address: str, tree: str, modules: Sequence[str]) -> None:
         raise RuntimeError("a module has started a thread: a fork would be without it")
     gc.collect()
     gc.freeze()
+    gc.set_threshold(COLLECTED_AFTER)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes away processes that have ended
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(address)
