@@ -60,6 +60,21 @@ SEARCHES = (
         "test_the_statements_of_the_application_are_planned_as_ever",
     ),
     search(
+        "not what the application leaves",
+        "application_part:ApplicationPart._leave",
+        "self._end_search()",
+        "()",
+        "test_a_statement_that_waits_is_planned_as_ever",
+    ),
+    search(
+        "not after the savepoint for handlers",
+        "statements:Statements._begin_to_search",
+        "self._delivers or ",
+        "",
+        "test_locks_before_handlers",
+        file="test_round_trips",
+    ),
+    search(
         "no round trip before handlers",
         "invoker:SqlInvoker.expect",
         "handlers=True",

@@ -93,6 +93,17 @@ def test_a_lone_message_at_its_destination(far: tuple[SqlStore, Relay]) -> None:
     assert handled == [5], "what is due; the buffer; the application's statement; the delivery; claims and commit"
 
 
+def test_locks_before_handlers(far: tuple[SqlStore, Relay]) -> None:
+    """The acknowledgements and the requests of one arrival: no setting of Mercury's has to end before a handler."""
+    store, between = far
+    for _ in range(2):  # the statements are prepared, and the key is stored
+        with between.counted() as locked, store.transaction() as tx:
+            tx.rmd.lock(["any"], delivered=["any"])
+            tx.rms.lock([channel().key], records=True)
+            tx.connection()
+    assert locked == [3], "the sequence and its buffer; the key; the end"
+
+
 def test_a_lone_message_that_is_delivered_on_arrival(far: tuple[SqlStore, Relay]) -> None:
     store, between = far
     pair, numbers = Pair(MemoryStore(), store), iter(range(10))

@@ -117,3 +117,11 @@ def test_the_statements_of_the_application_are_planned_as_ever(placing_store: Sq
         tx.rms.lock([channel().key], records=True)
         look(tx.connection())
     assert found == ["on", "on", "on"]
+
+
+def test_a_statement_that_waits_is_planned_as_ever(placing_store: SqlStore) -> None:
+    with placing_store.transaction() as tx:
+        tx.rms.lock([channel().key], records=True)
+        tx.execute_later("insert into placed select 1 where current_setting('enable_seqscan') = 'on'")
+    with placing_store.engine.connect() as connection:
+        assert connection.exec_driver_sql("select id from placed").scalars().all() == [1]

@@ -82,6 +82,8 @@ class ApplicationPart(Statements):
             if session is None:
                 return False
             self._used_by_application(connection)
+            for before in self._end_search():
+                self.leave(session, session.ready(before))
             self.leave(session, session.ready(call))
         return True
 

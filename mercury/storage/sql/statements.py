@@ -55,6 +55,8 @@ class Statements:
         self._session: Session | None = None
         #: The database searches indexes where statistics say that it should read whole tables.
         self._searches = False
+        #: The first savepoint of the transaction was begun for handlers of the application.
+        self._delivers = False
         #: The answers to queries that were sent ahead; they hold until this transaction changes something.
         self._ahead: dict[object, Sequence[Row]] = {}
         #: `Attachments.id` of deleted rows; other rows of this transaction may name them now.
@@ -146,8 +148,8 @@ class Statements:
         if session is None:
             return
         compiled = [self.dialect.compiled(*question) for question in questions]
-        # What the application executes behind a savepoint is planned as usual.
-        calls = [] if savepoint else self._begin_to_search()
+        self._delivers = self._delivers or savepoint
+        calls = self._begin_to_search()
         begun = len(calls)
         for each, (_, parameters) in zip(compiled, questions, strict=True):
             values = each.parameters(parameters)
@@ -188,7 +190,7 @@ class Statements:
     def _begin_to_search(self) -> list[Call]:
         """What is to be sent before statements of Mercury, so that the database searches its tables by their indexes
         from now on."""
-        if self._searches or self.joined:
+        if self._searches or self._delivers or self.joined:
             return []
         self._searches = True
         return [Call(SEARCH, {})]
