@@ -34,7 +34,7 @@ lossy: $(STAMP) ## Exchange messages through a network that loses, repeats and c
 .PHONY: test
 test: $(STAMP) ## Run all tests (20 to 35 minutes on two cores); the end says why tests were skipped
 	$(BIN)/python -m compileall -q -j 0 mercury
-	$(BIN)/python -m pytest -rs -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -rs -n 4 --dist loadfile --no-loadscope-reorder
 
 .PHONY: compile
 compile: $(STAMP) ## Compile Mercury and the tests: each of the processes of a first "make test" would compile all of them

@@ -53,6 +53,20 @@ SEARCHES = (
         f"{DESTINATION}[1-analyze]",
     ),
     search(
+        "a change with a result",
+        "statements:Statements.read_changing",
+        "*self._begin_to_search(), ",
+        "",
+        "test_a_change_with_a_result_searches_too",
+    ),
+    search(
+        "queries that have to read a table are not compiled",
+        "round_trips",
+        "set_config('jit', 'off', true)",
+        "set_config('jit', 'on', true)",
+        "test_queries_for_what_is_due_are_not_compiled",
+    ),
+    search(
         "not by the application",
         "application_part:ApplicationPart.connection",
         "self._end_search()",

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from itertools import count
 
 import pytest
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Text, text
 
 from mercury.storage.memory import MemoryStore
+from mercury.storage.sql.prepared import Prepared, search
 from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.transaction import SqlTransaction
 
 from .pair import Pair, Side, channel
 
@@ -95,6 +97,24 @@ def test_a_destination_searches_its_rows_by_indexes(placing_store: SqlStore, sta
     assert len(pair.server.handled) == 2 * REPEATED * by + MANY
     read = {name: number - before[name] for name, number in rows_read(placing_store).items()}
     assert {name: number for name, number in read.items() if number > FEW * MANY} == {}
+
+
+def test_a_change_with_a_result_searches_too(placing_store: SqlStore) -> None:
+    with placing_store.transaction() as tx:
+        assert isinstance(tx, SqlTransaction)
+        (found,) = tx.read_changing(Prepared(text(SETTING).columns(setting=Text())), {})
+    assert found["setting"] == "off"
+
+
+def test_queries_for_what_is_due_are_not_compiled(placing_store: SqlStore) -> None:
+    """Before PostgreSQL 18 the planner counts a whole table that has to be read as so dear that the query is compiled,
+    which takes longer than anything that it does."""
+    both = f"{SETTING}, current_setting('jit')"
+    with placing_store.reading() as connection:
+        (before,) = connection.exec_driver_sql(both).all()
+        assert search(connection, both, {}) == [("off", "off")]
+        (after,) = connection.exec_driver_sql(both).all()
+    assert after == before
 
 
 def test_the_statements_of_the_application_are_planned_as_ever(placing_store: SqlStore) -> None:

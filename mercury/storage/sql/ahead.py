@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import func, literal, select
 
-from mercury.storage.sql.prepared import Prepared, among
+from mercury.storage.sql.prepared import Prepared, among, least
 from mercury.storage.sql.schema import (
     CLAIM,
     INVOKER_BUFFER,
@@ -19,7 +19,7 @@ from mercury.storage.sql.statements import Question
 
 BUFFERS = Prepared(select(INVOKER_BUFFER).where(among(INVOKER_BUFFER.c.sequence, "sequences")))
 #: The position of the newest row of all buffers.
-NEWEST = select(func.coalesce(func.max(INVOKER_MESSAGE.c.position), 0)).scalar_subquery()
+NEWEST = select(func.coalesce(least(INVOKER_MESSAGE.c.position, greatest=True), 0)).scalar_subquery()
 #: The owner of the claim on a buffer: a row by its key, which the planner never makes a table of all claims.
 HOLDER = (
     select(CLAIM.c.owner).where(CLAIM.c.resource == literal("invoker ") + INVOKER_BUFFER.c.sequence).scalar_subquery()

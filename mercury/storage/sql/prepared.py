@@ -22,7 +22,10 @@ from sqlalchemy import (
     FromClause,
     LargeBinary,
     RowMapping,
+    ScalarSelect,
     bindparam,
+    literal_column,
+    select,
 )
 from sqlalchemy.engine.interfaces import DBAPICursor
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
@@ -32,7 +35,7 @@ from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine, UserDefinedType
 
 from mercury.storage.sql.releasing import note_bytes
-from mercury.storage.sql.round_trips import SEARCH, Call, Ready, Result, Session
+from mercury.storage.sql.round_trips import SEARCH_OR_READ, Call, Ready, Result, Session
 from mercury.storage.sql.store_connections import StoreConnection
 
 #: A row by the names of its columns.
@@ -88,6 +91,15 @@ def sought(column: ColumnElement[Any], value: ColumnElement[Any]) -> ColumnEleme
     (decision 105).
     """
     return Sought(column, value)
+
+
+def least(column: ColumnElement[Any], *where: ColumnElement[bool], greatest: bool = False) -> ScalarSelect[Any]:
+    """The least value of an indexed column, or the greatest; NULL = there is no row.
+
+    Of ``min`` some versions of PostgreSQL make a scan of the whole index, by statistics of a table that was empty.
+    """
+    order = column.desc() if greatest else column
+    return select(column).where(*where).order_by(order).limit(literal_column("1")).scalar_subquery()
 
 
 #: An option of SQLAlchemy's compiler: the lists of texts (`TextsOf`) have a single one each.
@@ -278,11 +290,11 @@ def fetch_together(connection: Connection, session: Session, calls: Sequence[Cal
 
 
 def search(connection: Connection, text: str, parameters: Any) -> list[Any]:
-    """As `fetch`, on a connection where each round trip is a transaction of its own; see `round_trips.SEARCH`."""
+    """As `fetch`, on a connection where each round trip is a transaction of its own; see `SEARCH_OR_READ`."""
     session = session_of(connection)
     if session is None:
         return fetch(connection, text, parameters)
-    return fetch_together(connection, session, [Call(SEARCH, {}), Call(text, parameters)])[1]
+    return fetch_together(connection, session, [Call(SEARCH_OR_READ, {}), Call(text, parameters)])[1]
 
 
 def run(

@@ -29,6 +29,9 @@ BEGIN, COMMIT = b"BEGIN", b"COMMIT"
 #: Until the end of the transaction PostgreSQL reads no table as a whole that has an index for what is sought; and the
 #: contrary (decision 105).
 SEARCH = "select set_config('enable_seqscan', 'off', true)"
+#: The same where some table must be read as a whole: before PostgreSQL 18 that costs so much by the planner's account
+#: that it would compile the query (JIT).
+SEARCH_OR_READ = "select set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 PLAN_AS_USUAL = "set local enable_seqscan to default"
 NOT_COMMITTED = "a statement had failed, and PostgreSQL has rolled back the transaction instead of committing it"
 #: No such prepared statement.

@@ -178,14 +178,21 @@ class Statements:
         self._ahead.clear()
         self._send_pending_of([table.name for table in tables])
         if not self._pending:
+            self.send_pending()
+        session = session_of(self._begun())
+        if session is None and not self._pending:
             return self.read_locked(query, parameters)
-        connection, compiled, pending = self._begun(), self.dialect.compiled(query, parameters), self._pending
+        compiled, pending = self.dialect.compiled(query, parameters), self._pending
         self._pending = []
-        self.statements += 1
+        values = compiled.parameters(parameters)
+        assert isinstance(values, dict)
+        call = Call(*together(pending, Change((), (compiled.text,), values)))
+        calls = [call] if session is None else [*self._begin_to_search(), call]
+        self.statements += len(calls)
         with translated():
-            values = compiled.parameters(parameters)
-            assert isinstance(values, dict)
-            return compiled.rows(fetch(connection, *together(pending, Change((), (compiled.text,), values))))
+            if session is None:
+                return compiled.rows(fetch(self._begun(), call.text, call.parameters))
+            return compiled.rows(fetch_together(self._begun(), session, calls)[-1])
 
     def _begin_to_search(self) -> list[Call]:
         """What is to be sent before statements of Mercury, so that the database searches its tables by their indexes

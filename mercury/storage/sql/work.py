@@ -35,7 +35,7 @@ from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
 from mercury.storage.claims import WorkFilter
 from mercury.storage.records import InboundKind, SequenceKey
-from mercury.storage.sql.prepared import Prepared, sought
+from mercury.storage.sql.prepared import Prepared, least, sought
 from mercury.storage.sql.schema import (
     CLAIM,
     INVOKER_BUFFER,
@@ -101,9 +101,8 @@ def distinct(column: Column[str], where: ColumnElement[bool] | None = None) -> S
     table = column.table
     assert isinstance(table, Table)
     given = [] if where is None else [where]
-    first = select(func.min(column).label("value")).where(*given)
-    steps = first.cte(f"steps_of_{table.name}", recursive=True)
-    following = select(func.min(column)).where(column > steps.c.value, *given).scalar_subquery()
+    steps = select(least(column, *given).label("value")).cte(f"steps_of_{table.name}", recursive=True)
+    following = least(column, column > steps.c.value, *given)
     steps = steps.union_all(select(following).where(steps.c.value.is_not(None)))
     return select(steps.c.value).where(steps.c.value.is_not(None))
 
@@ -273,12 +272,12 @@ def _due_rms(wanted: WorkParameters) -> Prepared:
     """Keys with rows to be numbered, and keys with a sequence that is due."""
     keys = _waiting(wanted, at=True).subquery()
     first = ROW.alias("first")
-    position = select(func.min(first.c.position)).where(first.c.key_id == keys.c.value, first.c.number.is_(None))
+    position = least(first.c.position, first.c.key_id == keys.c.value, first.c.number.is_(None))
     peer = func.coalesce(ROW.c.owner, "")
     place = func.row_number().over(partition_by=peer, order_by=(_turn(ROW, ROW.c.created_at), ROW.c.position))
     heads = (
         select(ROW.c.key_id, ROW.c.channel, peer.label("peer"), place.label("place"))
-        .join_from(keys, ROW, sought(ROW.c.position, position.scalar_subquery()))
+        .join_from(keys, ROW, sought(ROW.c.position, position))
         .subquery()
     )
     waits = (
