@@ -115,7 +115,7 @@ WIRE = (
     posting(
         "replies that are noted in the store",
         "posting:Posting._blocks",
-        "if self._engine.reply_needs_store(begun.outgoing):",
+        "if self._engine.reply_needs_store(begun.outgoing, empty=empty):",
         "if False:",
         "test_posting.py::test_reply_that_blocks_is_handled_in_a_helper_thread[noted in the store]",
     ),

@@ -50,7 +50,7 @@ LONGEST_PAUSE = 60.0
 #: The most refused addresses that a process learns at its start.
 MOST_REFUSED = 1000
 #: Posts whose HTTP reply is noted in the store, or may be.
-_NOTED = frozenset({Purpose.CREATE, Purpose.TERMINATE, Purpose.ACKNOWLEDGEMENT})
+_NOTED = frozenset({Purpose.TERMINATE, Purpose.ACKNOWLEDGEMENT})
 
 
 class Engine:
@@ -251,8 +251,14 @@ class Engine:
             return None
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
 
-    def reply_needs_store(self, outgoing: Outgoing) -> bool:
-        """Whether `answered` or `failed` may use the store, and so may take long."""
+    @staticmethod
+    def reply_needs_store(outgoing: Outgoing, *, empty: bool) -> bool:
+        """Whether `answered` or `failed` may use the store, and so may take long.
+
+        :param empty: the reply has no body, or there is none.
+        """
+        if outgoing.purpose is Purpose.CREATE:  # only an answer that may come later is noted
+            return empty
         return outgoing.purpose in _NOTED or (
             outgoing.purpose is Purpose.MESSAGE and outgoing.envelope.sequence is None
         )

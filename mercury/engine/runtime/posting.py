@@ -63,7 +63,7 @@ class PostingEngine(GuardedEngine, Protocol):
 
     def answered(self, outgoing: Outgoing, reply: HttpMessage, now: float) -> Arrival | None: ...
 
-    def reply_needs_store(self, outgoing: Outgoing) -> bool: ...
+    def reply_needs_store(self, outgoing: Outgoing, *, empty: bool) -> bool: ...
 
     def failed(self, outgoing: Outgoing, error: str, now: float) -> None: ...
 
@@ -225,7 +225,8 @@ class Posting:
     def _blocks(self, posted: Posted) -> bool:
         begun, result = posted.about, posted.result
         assert isinstance(begun, Begun)
-        if self._engine.reply_needs_store(begun.outgoing):
+        empty = isinstance(result, Exception) or not result.body
+        if self._engine.reply_needs_store(begun.outgoing, empty=empty):
             return True
         if isinstance(result, Exception):
             return False

@@ -60,8 +60,8 @@ class Engine:
         del url
         return self.secured
 
-    def reply_needs_store(self, outgoing: Outgoing) -> bool:
-        return outgoing.purpose in self.stored
+    def reply_needs_store(self, outgoing: Outgoing, *, empty: bool) -> bool:
+        return outgoing.purpose in self.stored and (outgoing.purpose is not Purpose.CREATE or empty)
 
     def encoded(self, outgoing: Outgoing) -> HttpMessage:
         self.encoding.append(threading.current_thread().name)
@@ -161,19 +161,28 @@ def test_reply_that_the_committer_has_no_room_for_keeps_the_room_of_its_exchange
     eventually(lambda: [len(posts) for posts in office.network.lists] == [6, 4, 2], "the others are passed on")
 
 
-@pytest.mark.parametrize("case", ["noted in the store", "long", "secured"])
+@pytest.mark.parametrize("case", ["noted in the store", "empty and noted in the store", "long", "secured"])
 def test_reply_that_blocks_is_handled_in_a_helper_thread(case: str) -> None:
     office = Office()
     office.engine.secured = case == "secured"
-    office.engine.stored = frozenset({Purpose.CREATE} if case == "noted in the store" else ())
-    purpose = Purpose.CREATE if case == "noted in the store" else Purpose.MESSAGE
-    office.post(replace(outgoing(1), purpose=purpose))
+    noted = {"noted in the store": Purpose.TERMINATE, "empty and noted in the store": Purpose.CREATE}.get(case)
+    office.engine.stored = frozenset({noted} if noted is not None else ())
+    office.post(replace(outgoing(1), purpose=noted or Purpose.MESSAGE))
     eventually(lambda: office.network.lists, "it is posted")
-    office.network.end(HttpMessage(b"x" * (LARGE_REPLY + (case == "long")), "text/xml"))
+    body = b"" if case.startswith("empty") else b"x" * (LARGE_REPLY + (case == "long"))
+    office.network.end(HttpMessage(body, "text/xml"))
     assert not office.posting.pools.wait(time.monotonic() + PATIENCE)
     assert {name.rstrip("0123456789") for name in office.engine.answering} == {"mercury-sender-"}
     encoded_by = {name.rstrip("0123456789") for name in office.engine.encoding}
     assert encoded_by == {"mercury-sender-" if case == "secured" else threading.current_thread().name}
+
+
+def test_replies_to_creations_are_passed_on_together() -> None:
+    office = Office()
+    office.engine.stored = frozenset({Purpose.CREATE})
+    office.post(*(replace(outgoing(number), purpose=Purpose.CREATE, url=URL) for number in range(1, 4)))
+    office.network.end()
+    assert [len(arrivals) for arrivals in office.committer.lists] == [3]
 
 
 def test_endpoint_without_a_reply_is_named_and_its_message_is_not_in_flight() -> None:
