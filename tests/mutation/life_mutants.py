@@ -130,6 +130,14 @@ LIFE = (
         "tests/unit/engine/source/test_transmission.py::test_creation_that_is_not_posted_yet_is_not_posted_again",
     ),
     life(
+        "a creation that waits behind others is looked at as if it had been posted",
+        "engine.source.transmission:KeyWork._control",
+        "self._process.least_pause(record.channel.endpoint) if work is RmsWork.CREATE else 0.0",
+        "0.0",
+        "tests/unit/engine/source/test_transmission.py"
+        "::test_creation_that_waits_behind_others_is_not_looked_at_before_its_turn_may_have_come",
+    ),
+    life(
         "an identifier that two responses of one transaction give",
         "engine.destination.batch:Batch.change_rms",
         "self._sources.add(record)",

@@ -204,6 +204,10 @@ class SenderPool:
         """Whether posts wait for exchanges."""
         return self._owners.has_waiting
 
+    def waits(self, server: str) -> bool:
+        """Whether posts to a server wait for exchanges."""
+        return (found := self._servers.get(server)) is not None and found.waiting
+
     def stop(self) -> None:
         """Drop the waiting posts: they are due again after the next start."""
         with self._mutex:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
+from mercury.engine.addresses import server_of
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.runtime.exchange_limit import ExchangeLimits
 from mercury.engine.runtime.sender_pool import SenderPool
@@ -71,6 +72,10 @@ class SenderPools:
     def has_waiting(self) -> bool:
         """Whether messages that are sent for the first time wait for exchanges."""
         return self._messages.has_waiting
+
+    def creations_wait(self, endpoint: str) -> bool:
+        """Whether what creates sequences at an endpoint has to wait for an exchange."""
+        return self._others.waits(server_of(endpoint))
 
     def begun_again(self, begun: Begun) -> None:
         """A further exchange begins for an open post."""

@@ -20,8 +20,17 @@ from mercury.storage.records import RmsRecord
 IsInFlight = Callable[[str, int, bool], bool]
 
 
+#: The shortest retransmission interval of a CreateSequence that waits for an exchange behind others, in seconds: while
+#: it waits, its work would be in vain.
+CREATION_WAIT = 5.0
+
+
 def _always() -> float:
     return -math.inf
+
+
+def _never(_endpoint: str) -> bool:
+    return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,12 @@ class ThisProcess:
     is_in_flight: IsInFlight
     #: When it has begun to work on the store with its present history, in seconds since the epoch.
     since: Callable[[], float] = _always
+    #: Whether creations of sequences wait for exchanges with the server of an endpoint.
+    creations_wait: Callable[[str], bool] = _never
+
+    def least_pause(self, endpoint: str) -> float:
+        """The shortest retransmission interval of a creation that begins to wait now."""
+        return CREATION_WAIT if self.creations_wait(endpoint) else 0.0
 
 
 class AfterStart:

@@ -235,8 +235,7 @@ class KeyWork:
     def _postpone_in_flight(
         self, tx: Transaction, record: RmsRecord, due: list[OutboundMessage]
     ) -> list[OutboundMessage]:
-        """Restart the interval of rows that wait for a thread or are being posted: they are not lost. Returns the
-        others."""
+        """Restart the interval of rows that wait or are being posted: they are not lost. Returns the others."""
         machine, policy = record.machine, record.channel.policy
         wait, rest = [], []
         for row in due:
@@ -300,7 +299,8 @@ class KeyWork:
             self._handle(tx, record, events.GaveUp())
             return
         repeated = machine.control_attempts > 0
-        delay = policy.retransmission.delay(machine.control_attempts + 1, self.context.ids.chance())
+        least = self._process.least_pause(record.channel.endpoint) if work is RmsWork.CREATE else 0.0
+        delay = policy.retransmission.delay(machine.control_attempts + 1, self.context.ids.chance(), least)
         if repeated and work is RmsWork.CREATE and self._process.is_in_flight(record.id, 0, False):
             machine.put_off_creation(self.now + delay)  # its interval has not begun
             return

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -55,6 +55,8 @@ class SourceWorker:
         self.appended = context.appended
         #: Whether the message with this number of a sequence is being posted, or waits to be.
         self.is_in_flight: IsInFlight = _never
+        #: Whether creations of sequences wait for exchanges with the server of an endpoint.
+        self.creations_wait: Callable[[str], bool] = _none_waits
 
     def run_once(self, now: float) -> Step:
         """Do the due work. Returns the posts to make; their transactions are committed."""
@@ -181,7 +183,10 @@ class SourceWorker:
 
     @property
     def _process(self) -> ThisProcess:
-        return ThisProcess(self.is_in_flight, lambda: max(self._since, self._context.store.history_since))
+        return ThisProcess(self.is_in_flight, self._known_since, self.creations_wait)
+
+    def _known_since(self) -> float:
+        return max(self._since, self._context.store.history_since)
 
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""
@@ -245,4 +250,8 @@ class SourceWorker:
 
 
 def _never(_record_id: str, _number: int, _acknowledged: bool) -> bool:
+    return False
+
+
+def _none_waits(_endpoint: str) -> bool:
     return False

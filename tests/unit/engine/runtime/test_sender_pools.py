@@ -11,6 +11,7 @@ import pytest
 
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.runtime.sender_pools import SenderPools
+from mercury.engine.runtime.server_queues import Begun, Ended
 from tests.acceptance.processes import PATIENCE, eventually
 from tests.unit.engine.runtime.test_sender_pool import fixed, in_threads, outgoing
 
@@ -21,6 +22,22 @@ def pools(count: int, exchange: Callable[[Outgoing], bool | None]) -> SenderPool
     """Pools whose exchanges each take a thread."""
     made = SenderPools(count, in_threads(exchange, lambda ends: made.ended(ends)), lambda _: False, limits=fixed)
     return made
+
+
+def test_creations_wait_when_more_of_them_are_put_than_their_server_has_exchanges() -> None:
+    begun: list[Begun] = []
+    senders = SenderPools(8, begun.extend, lambda _: False, limits=fixed)
+    senders.start()
+    creations = [replace(each, purpose=Purpose.CREATE) for each in FIRST]
+    senders.put(creations[:6])
+    assert not senders.creations_wait(SLOW), "all have begun"
+    senders.put(FIRST[10:30])
+    assert not senders.creations_wait(SLOW), "messages are no creations"
+    senders.put(creations[6:8])
+    assert senders.creations_wait(SLOW)
+    assert not senders.creations_wait("http://other.example/a")
+    senders.ended([Ended(each, queued_reply=False) for each in begun if each.outgoing.purpose is Purpose.CREATE])
+    assert not senders.creations_wait(SLOW)
 
 
 FIRST = [outgoing(SLOW, number) for number in range(200)]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mercury.engine.exchange import Outgoing, Purpose
+from mercury.engine.source.after_start import CREATION_WAIT
+from mercury.storage.api import Topic
 from mercury.storage.memory import MemoryStore
 from tests.storage.pair import Pair
 
@@ -68,3 +70,14 @@ def test_creation_that_is_not_posted_yet_is_not_posted_again() -> None:
     with pair.client.store.transaction() as tx:
         (record,) = tx.rms.all()
         assert record.machine.control_attempts == 2, "what waited is no attempt"
+
+
+def test_creation_that_waits_behind_others_is_not_looked_at_before_its_turn_may_have_come() -> None:
+    pair = Pair(MemoryStore(), MemoryStore())
+    pair.send(["first"])
+    pair.client.engine.source.creations_wait = lambda _endpoint: True
+    assert [post.purpose for post in pair.client.turn(NOW)[1]] == [Purpose.CREATE]
+    assert pair.client.store.next_due(Topic.RMS) == NOW + CREATION_WAIT
+    assert pair.client.turn(NOW + 4.9)[1] == []
+    (again,) = pair.client.turn(NOW + 5.0)[1]
+    assert (again.purpose, again.repeated) == (Purpose.CREATE, True)
