@@ -129,7 +129,7 @@ OPERATIONS = (
     ),
     guard(
         "the history of the database is asked for when the sequence is locked",
-        "mercury.engine.source.worker:SourceWorker._process",
+        "mercury.engine.source.worker:SourceWorker._known_since",
         "max(self._since, self._context.store.history_since)",
         "self._since",
         "tests/scenario/test_restarted_sources.py::test_nothing_is_sent_after_a_fail_over_of_the_database_before_the_destination_has_said_what_it_has",
