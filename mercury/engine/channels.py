@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 
 from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
+from mercury.statemachine.protocol import Protocol
 from mercury.storage.records import Channel, InvokerRecord, RmdRecord, Role, SequenceKey
 
 #: Seconds between two checks whether the request sequence of retained replies has ended. Its end usually wakes the
@@ -23,17 +25,21 @@ TOO_MANY_ADDRESSES = (
 
 def response_channel(request: RmdRecord, endpoint: EndpointReference) -> Channel:
     """The channel for responses to the requests of a destination sequence."""
-    policy = SourcePolicy(
-        protocol=request.protocol, offer=False, idle_timeout=None if endpoint.anonymous else RESPONSE_IDLE
-    )
     return Channel(
         key=SequenceKey(endpoint.address, f"response/{request.identifier}"),
-        policy=replace(policy, window=FETCHED_WINDOW) if endpoint.polled else policy,
+        policy=_response_policy(request.protocol, anonymous=endpoint.anonymous, polled=endpoint.polled),
         reply_to=EndpointReference(request.to),
         role=Role.RESPONSE,
         pair=request.identifier,
         identity=request.identity,
     )
+
+
+@lru_cache(maxsize=64)
+def _response_policy(protocol: Protocol, *, anonymous: bool, polled: bool) -> SourcePolicy:
+    """One object for all channels: it takes long to make."""
+    policy = SourcePolicy(protocol=protocol, offer=False, idle_timeout=None if anonymous else RESPONSE_IDLE)
+    return replace(policy, window=FETCHED_WINDOW) if polled else policy
 
 
 def reply_channel(request: RmdRecord) -> Channel:

@@ -39,9 +39,14 @@ NASTY = [
 
 def test_arrays_of_any_text_arrive_as_they_are(postgres_database: Callable[[], str]) -> None:
     engine = create_engine(postgres_database())
-    ask = "select %(texts)s::text[], %(numbers)s::bigint[], %(times)s::double precision[], %(flags)s::boolean[]"
+    ask = (
+        "select %(texts)s::text[], %(plain)s::text[], %(none)s::text[], %(numbers)s::bigint[], "
+        "%(times)s::double precision[], %(flags)s::boolean[]"
+    )
     sent: dict[str, list[Any]] = {
         "texts": [*NASTY, None],
+        "plain": ["a", None, "", "None", "{a,b}"],
+        "none": [None, None],
         "numbers": [0, -1, 2**63 - 1, -(2**63), None],
         "times": [0.1, 1e300, -1.5, 1795310464.3222044, None],
         "flags": [True, False, None],

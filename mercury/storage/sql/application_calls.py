@@ -34,13 +34,13 @@ def application_call(statement: str, parameters: Mapping[str, Any], dialect: Dia
     known = len(statement) <= MOST_REMEMBERED and _MAY_WAIT.match(statement)
     if not known or are_many_bytes(parameters.values()):
         return None
-    compiled, names = _compiled(statement, dialect)
+    compiled, names, brief = _compiled(statement, dialect)
     missing = [name for name in names if name not in parameters]
     if missing:
-        raise StorageError(f"the parameter {missing[0]} has no value (in {shown(statement)})")
+        raise StorageError(f"the parameter {missing[0]} has no value (in {brief})")
     values = compiled.parameters(parameters)
     assert isinstance(values, dict)
-    return Call(compiled.text, values, of_application=shown(statement))
+    return Call(compiled.text, values, of_application=brief)
 
 
 def shown(statement: str) -> str:
@@ -49,10 +49,10 @@ def shown(statement: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _compiled(statement: str, dialect: Dialect) -> tuple[Compiled, tuple[str, ...]]:
-    """A statement for a kind of database, and the names of its parameters."""
+def _compiled(statement: str, dialect: Dialect) -> tuple[Compiled, tuple[str, ...], str]:
+    """A statement for a kind of database, the names of its parameters, and its text in errors."""
     clause = text(statement)
     compiled = compile_for(
         dialect.sql_dialect(), clause, dialect.writers, has_flags=dialect.has_flags, has_texts=dialect.has_texts
     )
-    return compiled, tuple(clause.compile().params)
+    return compiled, tuple(clause.compile().params), shown(statement)

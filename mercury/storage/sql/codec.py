@@ -37,6 +37,10 @@ def rmd_values(record: RmdRecord) -> Values:
     return RMD.values(record)
 
 
+def rmd_changes(record: RmdRecord) -> Values:
+    return RMD.changing(record)
+
+
 def rmd_record(row: Row) -> RmdRecord:
     return RmdRecord(machine=RMDSequence(**RMD.of_machine(row)), **RMD.of_record(row))
 
@@ -81,6 +85,10 @@ def inbound_message(row: Row) -> InboundMessage:
 
 def rms_values(record: RmsRecord) -> Values:
     return RMS.values(record)
+
+
+def rms_changes(record: RmsRecord) -> Values:
+    return RMS.changing(record)
 
 
 def rms_record(row: Row) -> RmsRecord:

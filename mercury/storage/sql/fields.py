@@ -101,6 +101,34 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
+class _Written:
+    """Columns that are written together."""
+
+    kept: tuple[str, ...]
+    get: Callable[[Any], tuple[Any, ...]]
+    writes: tuple[tuple[str, Callable[[Any], Any]], ...]
+    derived: tuple[tuple[str, Callable[[Any], Any]], ...]
+
+    @classmethod
+    def of(cls, fields: Sequence[Field]) -> _Written:
+        kept = [field for field in fields if field.derived is None]
+        return cls(
+            kept=tuple(field.name for field in kept),
+            get=attrgetter(*(field.of + field.kept for field in kept)),
+            writes=tuple((field.name, field.write) for field in kept if field.write is not None),
+            derived=tuple((field.name, field.derived) for field in fields if field.derived is not None),
+        )
+
+    def values(self, record: object) -> Values:
+        values = dict(zip(self.kept, self.get(record), strict=True))
+        for name, write in self.writes:
+            values[name] = write(values[name])
+        for name, derive in self.derived:
+            values[name] = derive(record)
+        return values
+
+
+@dataclass(frozen=True, slots=True)
 class Fields:
     """The fields of one kind of record, with conversions to and from rows."""
 
@@ -109,10 +137,8 @@ class Fields:
     constant: tuple[str, ...]
     #: The names of columns that no checksum covers.
     unchecked: frozenset[str]
-    _kept: tuple[str, ...]
-    _get: Callable[[Any], tuple[Any, ...]]
-    _writes: tuple[tuple[str, Callable[[Any], Any]], ...]
-    _derived: tuple[tuple[str, Callable[[Any], Any]], ...]
+    _all: _Written
+    _changing: _Written
     _own: _Part
     _machine: _Part
 
@@ -126,22 +152,19 @@ class Fields:
             names=tuple(field.name for field in fields),
             constant=tuple(field.name for field in fields if field.constant),
             unchecked=frozenset(field.name for field in fields if field.unchecked),
-            _kept=tuple(field.name for field in kept),
-            _get=attrgetter(*(field.of + field.kept for field in kept)),
-            _writes=tuple((field.name, field.write) for field in kept if field.write is not None),
-            _derived=tuple((field.name, field.derived) for field in fields if field.derived is not None),
+            _all=_Written.of(fields),
+            _changing=_Written.of([field for field in fields if not field.constant]),
             _own=_Part.of(own),
             _machine=_Part.of(machine),
         )
 
     def values(self, record: object) -> Values:
         """The column values of a record."""
-        values = dict(zip(self._kept, self._get(record), strict=True))
-        for name, write in self._writes:
-            values[name] = write(values[name])
-        for name, derive in self._derived:
-            values[name] = derive(record)
-        return values
+        return self._all.values(record)
+
+    def changing(self, record: object) -> Values:
+        """The values of a record's columns that may have changed since its insert."""
+        return self._changing.values(record)
 
     def of_record(self, row: Row, *, damaged: bool = False) -> Values:
         """The fields of a record from a row, by name, without those of its machine.

@@ -19,8 +19,20 @@ def as_array(values: Sequence[Any]) -> str | Sequence[bytes | None]:
         joined = '","'.join(values)
         if "\\" not in joined and joined.count('"') == 2 * len(values) - 2:  # nothing to escape
             return f'{{"{joined}"}}'
+    elif kinds <= _IN_PLACE:
+        joined = ",".join(map(repr, values))
+        return f"{{{joined.replace('None', _NULL) if None in values else joined}}}"
+    elif kinds == _TEXT_OR_NULL:
+        joined = "".join([value for value in values if value is not None])
+        if "\\" not in joined and '"' not in joined:
+            return f"{{{','.join([_NULL if value is None else _QUOTED % value for value in values])}}}"
     return f"{{{','.join([_element(value) for value in values])}}}"
 
+
+_NULL, _QUOTED = "NULL", '"%s"'
+#: The types whose values are written as Python writes them, and NULL.
+_IN_PLACE = frozenset({int, float, type(None)})
+_TEXT_OR_NULL = frozenset({str, type(None)})
 
 #: Faster than `_element`, for the most frequent types.
 _NUMBERS: Mapping[type, Callable[[Any], str]] = MappingProxyType(

@@ -105,13 +105,13 @@ def _written_trace(trace: Trace | None) -> str | None:
 #: A sequence at its destination: `RmdRecord`.
 RMD: tuple[Described, ...] = (
     text("identifier", "machine.identifier", primary_key=True),
-    choice("rm", RmVersion, "machine.rm"),
+    choice("rm", RmVersion, "machine.rm", constant=True),
     choice("state", RmdState, "machine.state"),
     flag("closed", "machine.closed"),
     flag("used", "machine.used"),
     ranges("received", "machine.received"),
     ranges("consumed", "machine.consumed"),
-    flag("in_order_only", "machine.in_order_only"),
+    flag("in_order_only", "machine.in_order_only", constant=True),
     nullable(number, "last_number", "machine.last_number"),
     time("last_heard", "machine.last_heard"),
     nullable(time, "ended_at", "machine.ended_at"),
@@ -124,20 +124,20 @@ RMD: tuple[Described, ...] = (
     nullable_choice("own_end", DestinationEnd, "machine.own_end"),
     number("end_attempts", "machine.end_attempts"),
     nullable(time, "end_due", "machine.end_due"),
-    structure("protocol", write_protocol, read_protocol),
-    structure("acks_to", write_reference, read_reference),
-    time("created_at"),
-    nullable(text, "service"),
-    nullable(text, "create_message_id"),
-    structure("response_channel", write_channel, read_channel, nullable=True),
-    text("to"),
-    text("peer"),
+    structure("protocol", write_protocol, read_protocol, constant=True),
+    structure("acks_to", write_reference, read_reference, constant=True),
+    time("created_at", constant=True),
+    nullable(text, "service", constant=True),
+    nullable(text, "create_message_id", constant=True),
+    structure("response_channel", write_channel, read_channel, nullable=True, constant=True),
+    text("to", constant=True),
+    text("peer", constant=True),
     nullable(text, "identity"),
     #: The owner: the identity, or else the network address.
     text("owner", derived=attrgetter("owner")),
-    nullable(text, "token"),
-    nullable(text, "offered"),
-    text("offered_to"),
+    nullable(text, "token", constant=True),
+    nullable(text, "offered", constant=True),
+    text("offered_to", constant=True),
     #: CreateSequence messages with the same key are repetitions of one.
     nullable(text, "create_key", derived=attrgetter("create_key")),
     #: The name by which a MakeConnection finds a waiting acknowledgement.
@@ -148,8 +148,8 @@ RMD: tuple[Described, ...] = (
     number("received_bytes"),
     #: This side has ended the sequence to make room: its tombstone is removed last.
     flag("given_up"),
-    flag("source_is_mercury"),
-    flag("takes_batches"),
+    flag("source_is_mercury", constant=True),
+    flag("takes_batches", constant=True),
 )
 
 #: The buffer between a destination sequence and the application: `InvokerRecord`.

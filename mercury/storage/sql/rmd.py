@@ -12,7 +12,7 @@ from mercury.storage.names import fetch_name
 from mercury.storage.order import RMD
 from mercury.storage.records import RmdRecord
 from mercury.storage.sql import ahead as queries
-from mercury.storage.sql.codec import rmd_record, rmd_values
+from mercury.storage.sql.codec import rmd_changes, rmd_record, rmd_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, Row, among
 from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQUENCE
@@ -227,7 +227,7 @@ class SqlRmd:
         if self._changed:
             changed = [record for identifier in self._changed if (record := self._known[identifier]) is not None]
             self._changed.clear()
-            self._tx.update(TABLE, "identifier", [rmd_values(record) for record in changed])
+            self._tx.update(TABLE, "identifier", [rmd_changes(record) for record in changed])
 
     def forget_changes(self) -> None:
         """Drop cached records: a savepoint was rolled back."""

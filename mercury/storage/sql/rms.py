@@ -10,10 +10,9 @@ from mercury.storage.api import Topic
 from mercury.storage.names import fetch_name
 from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
-from mercury.storage.sql import ahead, codec
-from mercury.storage.sql.codec import rms_record, rms_values
+from mercury.storage.sql import ahead
+from mercury.storage.sql.codec import rms_changes, rms_record, rms_values
 from mercury.storage.sql.dialect import chunks
-from mercury.storage.sql.fields import Values
 from mercury.storage.sql.prepared import Prepared, among
 from mercury.storage.sql.rms_rows import SqlRmsRows
 from mercury.storage.sql.schema import RMS_KEY, RMS_SEQUENCE
@@ -182,7 +181,7 @@ class SqlRms(SqlRmsRows):
             changed, self._changed = list(self._changed.values()), {}
             for record in changed:
                 self._wake(record)
-            self._tx.update(TABLE, "id", [_changing(record) for record in changed])
+            self._tx.update(TABLE, "id", [rms_changes(record) for record in changed])
         self.flush_pending()  # behind it, to be sent together
 
     def _flush_inserted(self) -> None:
@@ -208,14 +207,6 @@ class SqlRms(SqlRmsRows):
         self._tx.require(RMS, name)
         self._load([name])
         return self._records[name]
-
-
-def _changing(record: RmsRecord) -> Values:
-    """The columns of a record that can change."""
-    values = rms_values(record)
-    for name in codec.RMS.constant:
-        del values[name]
-    return values
 
 
 def _index(records: list[RmsRecord], record: RmsRecord) -> int:

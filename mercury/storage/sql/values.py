@@ -14,6 +14,7 @@ import types
 import typing
 from collections.abc import Callable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, TypeVar
 
 from mercury.statemachine.flow import Window
@@ -231,19 +232,33 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {
+    kind: Any = type(value)
+    write = _writer(kind)
+    return value if write is None else write(value)
+
+
+@lru_cache(maxsize=128)
+def _writer(kind: type) -> Callable[[Any], Any] | None:
+    """Writes values of a type for JSON; ``None`` = they are as in JSON."""
+    if dataclasses.is_dataclass(kind):
+        get, defaults = _attributes(kind), tuple(_defaults(kind).items())
+        return lambda value: {
             name: _plain(each)
-            for name, default in _defaults(type(value)).items()
-            if (each := getattr(value, name)) != default
+            for (name, default), each in zip(defaults, get(value), strict=True)
+            if each is not default and each != default
         }
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, bytes):
-        return value.decode()
-    if isinstance(value, tuple):
-        return [_plain(each) for each in value]
-    return value
+    if issubclass(kind, enum.Enum):
+        return attrgetter("_value_")
+    if issubclass(kind, bytes):
+        return kind.decode
+    return (lambda value: [_plain(each) for each in value]) if issubclass(kind, tuple) else None
+
+
+def _attributes(kind: type) -> Callable[[Any], tuple[Any, ...]]:
+    """The values of the fields of a dataclass."""
+    names = tuple(_defaults(kind))
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda value: (get(value),)
 
 
 @lru_cache(maxsize=64)
