@@ -75,8 +75,12 @@ class Transaction(Protocol):
             the handler's call. To catch the error of one statement, use `connection`.
         """
 
-    def savepoint(self) -> AbstractContextManager[None]:
-        """A savepoint: an exception in its block undoes the work of the block, no more, and is raised again."""
+    def savepoint(self, *, waits: bool = False) -> AbstractContextManager[None]:
+        """A savepoint: an exception in its block undoes the work of the block, no more, and is raised again.
+
+        :param waits: what its block leaves to `execute_later` may be executed after the block, by the commit at the
+            latest; if it fails then, the transaction fails.
+        """
 
     def after_commit(self, action: Callable[[], None]) -> None:
         """Call ``action``, which must not fail, after the commit, when every lock is free.

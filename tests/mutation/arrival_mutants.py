@@ -12,6 +12,7 @@ SPARE = "tests/unit/engine/runtime/test_spare_committer.py"
 RESPONSES = "tests/scenario/test_responses_on_arrival.py"
 ANSWERED = "tests/storage/test_responses_on_arrival.py"
 NODES = "tests/storage/test_nodes.py"
+WAITS = "tests/storage/test_executed_with_the_commit.py"
 QUEUE = "tests/unit/engine/runtime/test_group_commit.py"
 
 
@@ -179,6 +180,20 @@ ARRIVALS = (
         "tx.guard(self.claims[run.record.sequence])",
         "pass",
         f"{LEFT}::test_claim_that_is_lost_during_the_calls_undoes_them",
+    ),
+    arrival(
+        "what took long with the commit is measured with the next call",
+        "delivery.on_arrival:ArrivalDelivery.ended",
+        "self._measures = True",
+        "pass",
+        f"{WAITS}::test_after_a_commit_that_took_long_the_statement_of_the_next_handler_is_measured_with_its_call",
+    ),
+    arrival(
+        "what handlers of several messages have left is executed at the end of each savepoint",
+        "delivery.calls:call_all",
+        "waits=waits and calls.is_one",
+        "waits=waits",
+        f"{WAITS}::test_statement_of_the_last_of_several_messages_is_executed_before_the_commit",
     ),
     arrival(
         "a lost claim is asked for again",

@@ -91,6 +91,16 @@ STATEMENTS = (
         "",
         "test_statement_that_is_left_in_a_block_that_fails_is_not_executed",
     ),
+    Mutant(
+        "statements executed later: none waits for the commit if a constraint is checked there",
+        (
+            Change(
+                "mercury.storage.sql.application_part:ApplicationPart.only_leaves", " and not self._deferred.any", ""
+            ),
+        ),
+        test="tests/storage/test_executed_with_the_commit.py"
+        "::test_constraint_that_is_checked_at_the_commit_fails_the_call_on_arrival",
+    ),
     later(
         "an error of the application at its commit",
         "transaction:SqlTransaction._commit_together",

@@ -37,10 +37,14 @@ def call_all(
     now: float,
     savepoints: SharedSavepoints,
     is_over: Callable[[], bool] = lambda: False,
+    *,
+    waits: bool = False,
 ) -> None:
     """Call the application for each message of the runs, of each up to the first that has to be tried again.
 
     :param is_over: whether the calls have to end before the next message.
+    :param waits: what the handler of a lone message leaves to be executed later may wait for the commit; if it fails,
+        the transaction fails.
     """
     claimed, began = context.claims.run(), context.claims.monotonic()
     calls = PlannedCalls(context, tx, runs, lambda: claimed() or is_over())
@@ -69,7 +73,7 @@ def call_all(
                 continue
             if done:
                 continue
-        if _call_one(context, run, tx, index, now, calls.requests):
+        if _call_one(context, run, tx, index, now, calls.requests, waits=waits and calls.is_one):
             calls.settled()
         else:
             calls.end_run()
@@ -100,6 +104,8 @@ def _call_one(
     index: int,
     now: float,
     requests: Mapping[str, OutboundMessage],
+    *,
+    waits: bool,
 ) -> bool:
     """Call the application for one message. ``False`` = it has to be tried again, and the run ends before it."""
     message = run.messages[index]
@@ -109,7 +115,7 @@ def _call_one(
         run.consumed.append(message.number)
         return True
     call = HandlerCall(context, run.record, run.request, message, attempt, run.waiting_request(message, requests))
-    return _settle(context, run, tx, call, now, partial(call.make, tx, now))
+    return _settle(context, run, tx, call, now, partial(call.make, tx, now, waits=waits))
 
 
 def _undone(context: EngineContext, tx: Transaction, failed: SharedFailed, now: float) -> bool:

@@ -88,9 +88,10 @@ class HandlerCall:
         #: The span of the call; ``None`` = there is none.
         self.trace: Trace | None = None
 
-    def make(self, tx: Transaction, now: float) -> Channel | None:
+    def make(self, tx: Transaction, now: float, *, waits: bool = False) -> Channel | None:
         """Call the application in ``tx``, in a savepoint. Returns the channel of the response.
 
+        :param waits: see `Transaction.savepoint`; for handlers only.
         :raises CallFailed: the application failed; its work in ``tx`` is rolled back.
         :raises TransientStorageError: the store failed, which does not count as a failed attempt.
         """
@@ -104,7 +105,7 @@ class HandlerCall:
             action = self.message.action
             raise CallFailed(self.message, self._attempt, LookupError(f"no operation for {action!r}"), action)
         try:
-            response = self._handle(tx, operation)
+            response = self._handle(tx, operation, waits=waits)
         except ApplicationFault as fault:
             return self._refused(tx, operation, fault, now)
         return self.consume(tx, operation, response, now)
@@ -238,11 +239,11 @@ class HandlerCall:
         message = self.message
         return self._context.application.operation(service, message.action, message.element)
 
-    def _handle(self, tx: Transaction, operation: Operation) -> Payload | None:
+    def _handle(self, tx: Transaction, operation: Operation, *, waits: bool) -> Payload | None:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""
         try:
             running = self._context.running_calls.call(self.described, self._record.service)
-            with tx.savepoint(), running, self._processing() as self.trace:
+            with tx.savepoint(waits=waits), running, self._processing() as self.trace:
                 context, payload = self.message_context(tx), payload_of(tx, self.message)
                 clock = self._context.claims.monotonic
                 return within_limit(operation, tx, clock, lambda: operation.call(context, payload))

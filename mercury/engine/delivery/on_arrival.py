@@ -16,6 +16,7 @@ from itertools import takewhile
 from mercury.engine.application import FUTURE
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
+from mercury.engine.delivery.call_times import QUICK
 from mercury.engine.delivery.calls import call_all
 from mercury.engine.delivery.response_backlog import is_far_from_limits
 from mercury.engine.delivery.responses import Answer
@@ -79,6 +80,8 @@ class ArrivalDelivery:
         self.answer = answer
         #: The transactions that only store before the next one delivers.
         self._storing = 0
+        #: Whether the next transaction sends what a handler has left at the end of its call, which is measured.
+        self._measures = False
         self._mutex = threading.Lock()
         #: The sequences of each transaction whose calls run now, and since when.
         self._calling: dict[ArrivalRun, float] = {}
@@ -143,6 +146,15 @@ class ArrivalDelivery:
         """Note that the calls of a transaction, if it had any, have ended, and its locks too."""
         with self._mutex:
             self._calling.pop(run, None)
+            # What a handler has left may be what took long, and no call was measured with it.
+            if run.left_at is not None and self.context.claims.monotonic() - run.left_at > QUICK:
+                self._measures = True
+
+    def may_wait(self) -> bool:
+        """Whether what the handler of a lone message leaves to be executed later may wait for the commit."""
+        with self._mutex:
+            measures, self._measures = self._measures, False
+        return not measures
 
     def late(self, seconds: float) -> frozenset[str]:
         """The sequences that transactions have locked whose calls have taken longer: arrivals of them would wait."""
@@ -164,6 +176,8 @@ class ArrivalRun:
         self._delivery = delivery
         self._context = delivery.context
         self._now = now
+        #: When the calls had ended, if what they have left may wait for the commit.
+        self.left_at: float | None = None
         #: All sequences that the transaction has locked; those with messages for it are among them.
         self.locked: frozenset[str] = frozenset()
         #: The locked buffers, by sequence.
@@ -269,8 +283,11 @@ class ArrivalRun:
             return rows
         monotonic = self._context.claims.monotonic
         self._delivery.began(self)
-        until = monotonic() + SECONDS
-        call_all(self._context, runs, tx, self._now, self._delivery.savepoints, lambda: monotonic() >= until)
+        until, waits = monotonic() + SECONDS, self._delivery.may_wait()
+        savepoints = self._delivery.savepoints
+        call_all(self._context, runs, tx, self._now, savepoints, lambda: monotonic() >= until, waits=waits)
+        if waits:
+            self.left_at = monotonic()
         called = [run for run in runs if run.consumed or run.failure is not None]
         self._called = [run for run in called if run.record.service is not None]
         self._called_back = [run for run in called if run.record.service is None]

@@ -56,6 +56,11 @@ class PlannedCalls:
         return self._at + (self.index > 0)
 
     @property
+    def is_one(self) -> bool:
+        """Whether there is one message in all."""
+        return self._total == 1
+
+    @property
     def called_alone(self) -> bool:
         """Whether the next message is called alone."""
         return self.index < self._alone[self._at]

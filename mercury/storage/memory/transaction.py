@@ -128,7 +128,7 @@ class MemoryTransaction:
         return self._replay
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self, *, waits: bool = False) -> Iterator[None]:  # noqa: ARG002 - nothing is left
         saved = (self.rmd.savepoint(), self.invoker.savepoint(), self.rms.savepoint())
         recorded, peers = dict(self.replay.added), dict(self.peer_stores.changed)
         lengths = len(self.dead_letters.added), len(self.dead_letters.deleted), len(self._after_commit)

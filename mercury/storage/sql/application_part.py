@@ -149,6 +149,11 @@ class ApplicationPart(Statements):
         if self._deferred is not None:
             self._deferred.check_usable()
 
+    @property
+    def only_leaves(self) -> bool:
+        """Whether statements of the application wait, and no constraint has to be checked behind them."""
+        return bool(self._left) and self._deferred is not None and not self._deferred.any
+
     def check_deferred(self) -> None:
         """Check deferred constraints now: an error at the commit would roll back all messages of the transaction."""
         if self._deferred is not None:

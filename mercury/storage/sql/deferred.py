@@ -53,11 +53,16 @@ class DeferredConstraints:
         """
         self._dialect.check_usable(self._connection)
 
+    @property
+    def any(self) -> bool:
+        """Whether there are any."""
+        return self._known.any(self._connection)
+
     def check(self) -> None:
         """Check the deferred constraints now; they stay deferred for later statements.
 
         :raises sqlalchemy.exc.IntegrityError: a constraint is violated; the transaction can only roll back to a
             savepoint.
         """
-        if self._known.any(self._connection):
+        if self.any:
             self._dialect.check_deferred(self._connection)

@@ -65,7 +65,7 @@ class SqlTransaction(ApplicationPart):
     # --- the contract ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def savepoint(self) -> Iterator[None]:
+    def savepoint(self, *, waits: bool = False) -> Iterator[None]:
         self.flush_records()
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
@@ -77,8 +77,9 @@ class SqlTransaction(ApplicationPart):
                 yield
             self.check_usable()
             self.flush_records()
-            self.send_pending()
-            self.check_deferred()
+            if not (waits and self.only_leaves):
+                self.send_pending()
+                self.check_deferred()
         except BaseException:
             self._part = outer
             self.drop_pending()
