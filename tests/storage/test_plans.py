@@ -24,7 +24,7 @@ PLANNED = "select statement, custom_plans from pg_prepared_statements where gene
 
 def planned(store: SqlStore) -> dict[str, int]:
     """How often each statement was planned, of those that were executed for most messages, on the only connection."""
-    with store.engine.connect() as connection:
+    with store.kept.take() as connection:
         found = connection.exec_driver_sql(PLANNED).all()
     return {row.statement: row.custom_plans for row in found}
 

@@ -90,7 +90,7 @@ class Statements:
     def _connected(self) -> Connection:
         if self._connection is None:
             with translated():
-                self._connection = self.store.engine.connect()
+                self._connection = self.store.kept.take()
                 own(self._connection, self)
         return self._connection
 

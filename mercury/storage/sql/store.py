@@ -25,6 +25,7 @@ from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.history import History
 from mercury.storage.sql.joining import Joins, guard_ends
+from mercury.storage.sql.kept_connection import KeptConnection
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.notify import Announcement, Notifier
 from mercury.storage.sql.prepared import Prepared, search
@@ -74,6 +75,7 @@ class SqlStore:
         self.url = url
         self.dialect = dialect
         self.engine = dialect.engine(url, lock_timeout, idle_timeout)
+        self.kept = KeptConnection(self.engine)
         #: The same connection pool in autocommit mode, for queries.
         self._autocommit = self.engine.execution_options(isolation_level="AUTOCOMMIT")
         self._database_clock = database_clock and dialect.has_clock
@@ -348,4 +350,5 @@ class SqlStore:
         self._listeners.clear()
         self._for_others.clear()
         self._for_keys.clear()
+        self.kept.close()
         self.engine.dispose()

@@ -94,6 +94,12 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self._settle()
 
     @property
+    def is_reusable(self) -> bool:
+        """Whether the next transaction may begin on it as it is."""
+        doubtful = self._session is not None and self._session.doubtful
+        return not (self.closed or self.grown or doubtful) and self._has_ended
+
+    @property
     def _has_ended(self) -> bool:
         """Whether there is no transaction to end: a `Session` has ended it, and psycopg would take a while to find
         out."""

@@ -13,6 +13,7 @@ from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect
+from mercury.storage.sql.kept_connection import KeptConnection
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.notify import Announcement
 
@@ -29,6 +30,10 @@ class StoreParts(Protocol):
 
     @property
     def engine(self) -> Engine: ...
+
+    @property
+    def kept(self) -> KeptConnection:
+        """Gives connections to transactions, and takes them back."""
 
     @property
     def commit_markers(self) -> CommitMarkers: ...

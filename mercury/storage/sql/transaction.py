@@ -22,7 +22,7 @@ from mercury.storage.sql.notify import Announcement
 from mercury.storage.sql.parts import Part, StorePart
 from mercury.storage.sql.peer_stores import SqlPeerStores
 from mercury.storage.sql.prepared import run, session_of
-from mercury.storage.sql.releasing import release
+from mercury.storage.sql.releasing import own, release
 from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
@@ -36,6 +36,9 @@ class SqlTransaction(ApplicationPart):
 
     :param connection: the application's connection, in a transaction that the application commits.
     """
+
+    #: Whether the connection may be kept for the next transaction.
+    _keeps = True
 
     def __init__(self, store: StoreParts, connection: Connection | None = None) -> None:
         super().__init__(store, connection)
@@ -314,8 +317,14 @@ class SqlTransaction(ApplicationPart):
 
     def _release(self) -> None:
         connection, self._connection = self._connection, None
-        if connection is not None:
-            release(connection)
+        if connection is None:
+            return
+        # The application may use a connection that it has got after the transaction: nobody else must have it then.
+        if self.outcome.ending is Ending.COMMITTED and self._keeps and not self._handed_out:
+            own(connection, None)
+            if self.store.kept.keep(connection):
+                return
+        release(connection)
 
     def committed(self) -> None:
         """After the commit: announce the topics, and call the actions of `after_commit`."""

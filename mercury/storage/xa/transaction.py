@@ -45,6 +45,8 @@ class XaTransaction(SqlTransaction):
     If no other database was written to, the commit is that of a plain transaction of the store.
     """
 
+    _keeps = False  # a decision and the branch of the store end its use at other places
+
     def __init__(self, store: StoreParts, coordinator: Committer) -> None:
         super().__init__(store)
         self._coordinator = coordinator

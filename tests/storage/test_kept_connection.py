@@ -1,0 +1,116 @@
+"""A transaction gets the connection of the one before it, unless the application has had it or it is lost."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import Connection, text
+from sqlalchemy.pool import QueuePool
+
+from mercury.errors import TransientStorageError
+from mercury.storage.api import Transaction
+from mercury.storage.sql.store import SqlStore
+from mercury.storage.sql.store_connections import StoreConnection
+from mercury.storage.sql.transaction import SqlTransaction
+from mercury.storage.xa.coordinator import Coordinator
+
+INSERT = "insert into placed values (:id)"
+
+
+@pytest.fixture
+def store(placing_store: SqlStore) -> SqlStore:
+    return placing_store
+
+
+def begun(tx: Transaction, number: int) -> Connection:
+    """The connection of a transaction, after a statement on it."""
+    assert isinstance(tx, SqlTransaction)
+    tx.execute_later(INSERT, {"id": number})
+    tx.send_pending()
+    assert tx._connection is not None
+    return tx._connection
+
+
+def used(store: SqlStore, number: int = 1) -> Connection:
+    """The connection of a transaction that has ended."""
+    with store.transaction() as tx:
+        return begun(tx, number)
+
+
+def checked_out(store: SqlStore) -> int:
+    pool = store.engine.pool
+    assert isinstance(pool, QueuePool)
+    return pool.checkedout()
+
+
+def end(store: SqlStore, connection: Connection) -> None:
+    """Let the server end a session."""
+    driver = connection.connection.dbapi_connection
+    assert isinstance(driver, StoreConnection)
+    with store.engine.begin() as other:
+        other.execute(text("select pg_terminate_backend(:pid, 10000)"), {"pid": driver.info.backend_pid})
+
+
+def test_the_next_transaction_gets_it(store: SqlStore) -> None:
+    first = used(store)
+    assert checked_out(store) == 1
+    assert used(store, 2) is first
+    with store.transaction() as outer:
+        assert begun(outer, 3) is first
+        assert used(store, 4) is not first
+    assert checked_out(store) == 1, "one is kept"
+    assert first.closed
+
+
+def test_one_that_the_application_has_had_is_returned(store: SqlStore) -> None:
+    kept = used(store)
+    with store.transaction() as tx:
+        assert tx.connection() is kept
+    assert kept.closed, "the application cannot use it any more"
+    assert checked_out(store) == 0
+
+
+def test_one_whose_transaction_was_rolled_back_is_returned(store: SqlStore) -> None:
+    used(store)
+    with pytest.raises(ZeroDivisionError), store.transaction() as tx:
+        begun(tx, 2)
+        raise ZeroDivisionError
+    assert checked_out(store) == 0
+
+
+def test_one_whose_buffers_have_grown_is_closed(store: SqlStore) -> None:
+    with store.transaction() as tx:
+        begun(tx, 1).connection.dbapi_connection.grown = True  # type: ignore[union-attr]
+    assert checked_out(store) == 0
+
+
+def test_one_whose_session_has_ended_fails_once(store: SqlStore) -> None:
+    end(store, used(store))
+    with pytest.raises(TransientStorageError):
+        used(store, 2)
+    assert checked_out(store) == 0
+    used(store, 3)
+
+
+def test_it_is_returned_when_another_connection_is_lost(store: SqlStore) -> None:
+    with pytest.raises(TransientStorageError), store.transaction() as tx:
+        lost = begun(tx, 1)
+        used(store, 2)
+        end(store, lost)
+        begun(tx, 3)
+    assert checked_out(store) == 0, "the pool makes it anew, whose session has ended probably too"
+
+
+def test_nothing_is_kept_once_the_store_is_closed(store: SqlStore) -> None:
+    kept = used(store)
+    with store.transaction() as tx:
+        last = begun(tx, 2)
+        used(store, 3)
+        store.close()
+    assert kept.closed
+    assert last.closed
+
+
+def test_two_databases_use_the_pool(store: SqlStore) -> None:
+    with Coordinator(store, {}, lambda: "process").transaction() as tx:
+        begun(tx, 1)
+    assert checked_out(store) == 0
