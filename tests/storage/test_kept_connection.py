@@ -104,10 +104,13 @@ def test_nothing_is_kept_once_the_store_is_closed(store: SqlStore) -> None:
     kept = used(store)
     with store.transaction() as tx:
         last = begun(tx, 2)
+        driver = last.connection.dbapi_connection
         used(store, 3)
         store.close()
     assert kept.closed
     assert last.closed
+    assert driver is not None
+    driver.close()  # the pool that it was returned to is given up
 
 
 def test_two_databases_use_the_pool(store: SqlStore) -> None:

@@ -11,6 +11,7 @@ from mercury.storage.api import Topic
 MOST_KEYS = 8
 #: Before a key in the text of a notification. Versions that name no keys ignore it.
 _KEY = "key="
+_TOPICS = {topic.value: topic for topic in Topic}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +50,9 @@ class NewWork:
     @classmethod
     def read(cls, text: str) -> NewWork:
         """The work that a notification tells of; what it does not know is left out."""
-        names, known = text.split(","), {topic.value: topic for topic in Topic}
+        names = text.split(",")
         keys = frozenset(name.removeprefix(_KEY) for name in names if name.startswith(_KEY))
-        return cls(frozenset(known[name] for name in names if name in known), keys)
+        return cls(frozenset(_TOPICS[name] for name in names if name in _TOPICS), keys)
 
 
 NOTHING = NewWork()
