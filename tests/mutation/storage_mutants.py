@@ -422,6 +422,42 @@ STORAGE = (
         test="tests/unit/storage/test_prepared.py::test_a_column_is_compared_with_the_only_text_of_a_list",
     ),
     Mutant(
+        "connection that the application has had is kept",
+        (Change("mercury.storage.sql.transaction:SqlTransaction._release", " and not self._handed_out", ""),),
+        test="tests/storage/test_kept_connection.py::test_one_that_the_application_has_had_is_returned",
+    ),
+    Mutant(
+        "connection is kept after a rollback",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction._release",
+                "self.outcome.ending is Ending.COMMITTED",
+                "True",
+            ),
+        ),
+        test="tests/storage/test_kept_connection.py::test_one_whose_transaction_was_rolled_back_is_returned",
+    ),
+    Mutant(
+        "connection of a store with other databases is kept",
+        (Change("mercury.storage.sql.transaction:SqlTransaction._release", " and self._keeps", ""),),
+        test="tests/storage/test_kept_connection.py::test_two_databases_use_the_pool",
+    ),
+    Mutant(
+        "connection is kept although another one is lost",
+        (Change("mercury.storage.sql.kept_connection:KeptConnection._invalidated", "self._drop()", "pass"),),
+        test="tests/storage/test_kept_connection.py::test_it_is_returned_when_another_connection_is_lost",
+    ),
+    Mutant(
+        "connection is kept by a closed store",
+        (Change("mercury.storage.sql.kept_connection:KeptConnection.keep", " or self._ended", ""),),
+        test="tests/storage/test_kept_connection.py::test_nothing_is_kept_once_the_store_is_closed",
+    ),
+    Mutant(
+        "connection with grown buffers is kept",
+        (Change("mercury.storage.sql.store_connections:StoreConnection.is_reusable", " or self.grown", ""),),
+        test="tests/storage/test_kept_connection.py::test_one_whose_buffers_have_grown_is_closed",
+    ),
+    Mutant(
         "statements that were deallocated within a transaction",
         (
             Change(

@@ -38,11 +38,12 @@ class KeptConnection:
 
         :param connection: was never passed to the application, which may use it after its transaction.
         """
-        if self._kept is not None or connection.invalidated or connection.in_transaction():
+        if self._kept is not None or connection.invalidated or connection.closed or connection.in_transaction():
             return False
         driver: object = connection.connection.dbapi_connection
         if not isinstance(driver, StoreConnection) or not driver.is_reusable:
             return False
+        driver.owner = None
         with self._mutex:
             if self._kept is not None or self._ended:
                 return False

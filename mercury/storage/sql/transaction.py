@@ -22,7 +22,7 @@ from mercury.storage.sql.notify import Announcement
 from mercury.storage.sql.parts import Part, StorePart
 from mercury.storage.sql.peer_stores import SqlPeerStores
 from mercury.storage.sql.prepared import run, session_of
-from mercury.storage.sql.releasing import own, release
+from mercury.storage.sql.releasing import release
 from mercury.storage.sql.replay import SqlReplay
 from mercury.storage.sql.rmd import SqlRmd
 from mercury.storage.sql.rms import SqlRms
@@ -319,12 +319,10 @@ class SqlTransaction(ApplicationPart):
         connection, self._connection = self._connection, None
         if connection is None:
             return
-        # The application may use a connection that it has got after the transaction: nobody else must have it then.
-        if self.outcome.ending is Ending.COMMITTED and self._keeps and not self._handed_out:
-            own(connection, None)
-            if self.store.kept.keep(connection):
-                return
-        release(connection)
+        # The application may use a connection that it has got after the transaction: no other thread must have it then.
+        may_keep = self.outcome.ending is Ending.COMMITTED and self._keeps and not self._handed_out
+        if not (may_keep and self.store.kept.keep(connection)):
+            release(connection)
 
     def committed(self) -> None:
         """After the commit: announce the topics, and call the actions of `after_commit`."""
