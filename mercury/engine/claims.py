@@ -125,6 +125,14 @@ class ClaimKeeper:
         with self._mutex:
             self._leases.pop(resource, None)
 
+    def give_back(self, claim: Claim) -> None:
+        """Release a claim, so that another process can have it at once.
+
+        :raises StorageError: the store failed; the claim ends with its lease.
+        """
+        self.forget(claim.resource)
+        self._store.release(claim)
+
     def release_all(self) -> None:
         """Release all claims, so that other processes do not have to wait for the end of the leases."""
         with self._mutex:

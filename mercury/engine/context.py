@@ -53,6 +53,8 @@ class EngineContext:
     timed: bool = False
     #: What answers say of the store (decision 73); ``None`` = nothing: it ends with the process.
     store_id: str | None = None
+    #: Whether other processes may work on the store now.
+    others: bool = False
     #: Makes spans; ``None`` = the process does not trace.
     tracing: Tracing | None = None
     outages: Outages = field(default_factory=Outages)

@@ -252,7 +252,7 @@ class HeldExchange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to an arrival whose transaction is committed."""
+    """The answer to an arrival whose transaction is committed, unless it is ``postponed``."""
 
     #: The reply, unless responses arrive in time on a held exchange.
     http: HttpMessage
@@ -263,6 +263,8 @@ class Answer:
     #: The exchange, if it is held open for the response.
     held: HeldExchange | None = None
     posts: tuple[Outgoing, ...] = ()
+    #: Nothing was done: another transaction has locked a sequence of the arrival, which is to be handled again.
+    postponed: bool = False
 
 
 @dataclass(slots=True)

@@ -157,8 +157,7 @@ class Node:
             Topic.RMD: engine.destination,
             Topic.INVOKER: engine.invocation,
         }
-        shared = isinstance(self.store, SharedMemoryNodeStore)
-        engine.note_others(shared, shared)
+        engine.note_others(isinstance(self.store, SharedMemoryNodeStore))
         run = ProcessRun(engine, store, application, workers, woken=set(Topic))
         store.listen(partial(self._committed, run), keys=engine.source.appended.announce)
         engine.invocation.answer = run.held_exchanges.release

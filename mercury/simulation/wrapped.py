@@ -119,8 +119,8 @@ class WrappedStore:
     def note_node(self, node: Node) -> None:
         self.inner.note_node(node)
 
-    def others(self, identifier: str, since: float, *, hosting: bool = True) -> bool:
-        return self.inner.others(identifier, since, hosting=hosting)
+    def others(self, identifier: str, since: float) -> bool:
+        return self.inner.others(identifier, since)
 
     def members(self, since: float) -> list[str]:
         return self.inner.members(since)

@@ -79,13 +79,19 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
     """Sequences at their destination."""
 
     def lock(
-        self, identifiers: Iterable[str], buffers: Collection[str] = (), delivered: Collection[str] = ()
+        self,
+        identifiers: Iterable[str],
+        buffers: Collection[str] = (),
+        delivered: Collection[str] = (),
+        *,
+        only_free: bool = False,
     ) -> dict[str, RmdRecord]:
         """Lock and read the sequences that exist, in ascending order of identifier. RMD locks come before all others.
 
         :param buffers: sequences whose buffers are read next; a store may read them under the locks already.
         :param delivered: others whose buffers are locked next, after which the paused services are read
             (`InvokerBufferManager`); a store may do so already.
+        :param only_free: leave out those that other transactions have locked, instead of waiting for them.
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 

@@ -85,11 +85,10 @@ class NodeRegistry(Protocol):
         :raises StorageError: the store failed.
         """
 
-    def others(self, identifier: str, since: float, *, hosting: bool = True) -> bool:
-        """Whether another node hosts services, and has said since then that it runs.
+    def others(self, identifier: str, since: float) -> bool:
+        """Whether another node has said since then that it runs.
 
         :param identifier: of the node that asks.
-        :param hosting: ``False`` = whether there is any other node, also one that only sends.
         :raises StorageError: the store failed.
         """
 

@@ -11,7 +11,6 @@ STORED = "tests/storage/test_delivery_on_arrival.py"
 SPARE = "tests/unit/engine/runtime/test_spare_committer.py"
 RESPONSES = "tests/scenario/test_responses_on_arrival.py"
 ANSWERED = "tests/storage/test_responses_on_arrival.py"
-NODES = "tests/storage/test_nodes.py"
 WAITS = "tests/storage/test_executed_with_the_commit.py"
 QUEUE = "tests/unit/engine/runtime/test_group_commit.py"
 
@@ -84,13 +83,6 @@ ARRIVALS = (
         f"{RESPONSES}::test_future_is_not_resolved_by_the_thread_that_receives_its_response",
     ),
     arrival(
-        "a sequence is that of its record, not of its arrival",
-        "delivery.on_arrival:ArrivalRun._is_simple",
-        "not self._delivery.may_call(record.service)",
-        "False",
-        f"{RESPONSES}::test_arrival_for_a_service_that_names_a_sequence_of_responses_has_nothing_of_it_delivered",
-    ),
-    arrival(
         "callbacks for several sequences share no transaction of the invoker",
         "delivery.several:SeveralBuffers._load",
         "each.service is not None and ",
@@ -103,27 +95,6 @@ ARRIVALS = (
         "*([] if delivery is None else delivery.not_stored)",
         "",
         f"{DELIVERED}::test_message_that_is_never_stored_counts_as_received",
-    ),
-    arrival(
-        "a process learns of others that only send",
-        "runtime.node:NodeWorker.run_once",
-        "self._store.others(self._identifier, since), others)",
-        "self._store.others(self._identifier, since), False)",
-        f"{NODES}::test_a_process_learns_whether_others_host_services_and_whether_there_are_any",
-    ),
-    arrival(
-        "a process learns whether others host services",
-        "runtime.node:NodeWorker.run_once",
-        "others and self._store.others(self._identifier, since)",
-        "others",
-        f"{NODES}::test_a_process_learns_whether_others_host_services_and_whether_there_are_any",
-    ),
-    arrival(
-        "responses while another process receives them too",
-        "delivery.on_arrival:ArrivalDelivery.may_call",
-        "self.receives_alone",
-        "self.is_alone",
-        f"{RESPONSES}::test_response_waits_for_the_invoker_while_another_process_might_receive_responses_too",
     ),
     arrival(
         "the requests of consumed responses go",
@@ -243,13 +214,6 @@ ARRIVALS = (
         "self._of_call.get(service, SLOW) <= QUICK",
         "True",
         f"{DELIVERED}::test_first_message_of_a_service_is_stored_because_nobody_knows_how_long_its_handler_takes",
-    ),
-    arrival(
-        "only while no other process hosts services",
-        "delivery.on_arrival:ArrivalDelivery.may_call",
-        "self.is_alone if service is not None",
-        "True if service is not None",
-        f"{LEFT}::test_while_other_processes_host_services_on_the_store_nothing_is_delivered_on_arrival",
     ),
     arrival(
         "a thread that delivers from the buffer is not joined",

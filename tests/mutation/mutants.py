@@ -15,6 +15,7 @@ from tests.mutation.mutant import Change, Mutant
 from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.search_mutants import SEARCHES
 from tests.mutation.security_mutants import SECURITY
+from tests.mutation.several_processes_mutants import SEVERAL_PROCESSES
 from tests.mutation.stage_mutants import STAGES
 from tests.mutation.storage_mutants import STORAGE
 from tests.mutation.telemetry_mutants import TELEMETRIES
@@ -356,7 +357,7 @@ TESTED = (
     *WIRE,
     Mutant(
         "lock order",
-        (Change("mercury.storage.memory.locks:HeldLocks.acquire", "if (kind, name) < self._highest:", "if False:"),),
+        (Change("mercury.storage.memory.locks:HeldLocks._acquire", "if (kind, name) < self._highest:", "if False:"),),
         test=f"{BREACH}[memory-RMS, RMD]",
     ),
     Mutant(
@@ -582,6 +583,7 @@ TESTED = (
     *WSDL,
     *BATCHES,
     *ARRIVALS,
+    *SEVERAL_PROCESSES,
 )
 
 MUTANTS = (*SIMULATED, *OBSERVED, *TESTED)

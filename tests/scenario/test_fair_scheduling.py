@@ -128,7 +128,8 @@ def test_thread_wakes_another_one_only_when_it_has_work_itself() -> None:
 
 def test_one_transaction_with_several_buffers_ends_in_time_for_the_others() -> None:
     server = Server(seconds=0.004)
-    server.node.engine.note_others(True, True)  # so that nothing is delivered on arrival
+    assert server.node.engine.on_arrival is not None
+    server.node.engine.on_arrival.able = False
     server.fill(GREEDY, sequences=1, messages=1)
     assert server.look() == 1  # from now on its calls are known to be quick
     server.fill(GREEDY, sequences=10, messages=10)

@@ -126,15 +126,12 @@ def test_message_that_an_operator_has_parked_is_dropped_by_the_invoker() -> None
 # --- other processes and threads --------------------------------------------------------------------------------------
 
 
-def test_while_other_processes_host_services_on_the_store_nothing_is_delivered_on_arrival() -> None:
+def test_messages_are_delivered_on_arrival_beside_other_processes_too() -> None:
     desk = Desk()
     sequence = desk.open()
-    desk.node.engine.note_others(True, True)
+    desk.node.engine.note_others(True)
     desk.note(sequence, 1)
-    assert_left(desk, sequence, 1)
-    desk.node.engine.note_others(False, False)
-    desk.note(sequence, 2)
-    assert desk.node.handled == ["note 1", "note 2"], "it is alone again"
+    assert desk.node.handled == ["note 1"]
 
 
 def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None:
@@ -150,7 +147,6 @@ def test_store_that_cannot_hold_a_handler_in_its_transaction_gets_none() -> None
 def test_stage_calls_no_handler_of_the_store_behind_it() -> None:
     desk = Desk(known=False)
     desk.node.engine = desk.node.new_engine(Target(MemoryStore(), StageSettings(), StageRoom(100)))
-    desk.node.engine.note_others(False, False)
     sequence = desk.open()
     desk.note(sequence, 1)
     assert_left(desk, sequence, 1)

@@ -16,7 +16,6 @@ from mercury.engine.exchange import Step
 from mercury.storage.records import InboundMessage
 from mercury.wire.envelope import HttpMessage
 
-from .foreign import RM11_SOAP12, Foreign
 from .harness import Link, Pair
 from .harness.words import text_of
 from .test_replies_of_a_hostile_server import HONEST, HOSTILE, Client
@@ -64,36 +63,14 @@ def test_response_is_consumed_with_its_request_in_the_transaction_that_receives_
     assert told == [Accepted, Delivered]
 
 
-def test_response_waits_for_the_invoker_while_another_process_might_receive_responses_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_response_is_delivered_on_arrival_beside_other_processes_too(monkeypatch: pytest.MonkeyPatch) -> None:
     pair, link = asked_before()
-    pair.client.engine.note_others(False, True)
-    with monkeypatch.context() as patch:
-        without_invoker(pair, patch)
-        link.asks("third")
-        pair.run()
-        assert pair.client.answers == []
-        assert waiting(pair) == [3]
-    pair.advance(5)
-    assert pair.client.answers == [("third", "re third")]
-
-
-def test_arrival_for_a_service_that_names_a_sequence_of_responses_has_nothing_of_it_delivered(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pair, link = asked_before()
-    back = pair.server.to(pair.client, "back")
-    for text in ("one", "two"):  # the handler of the client is known to be quick, too
-        back.notes(text)
-        pair.run()
-    pair.client.engine.note_others(False, True)
+    pair.client.engine.note_others(True)
     without_invoker(pair, monkeypatch)
     link.asks("third")
     pair.run()
-    (responses,) = [record.identifier for record in pair.client.destinations() if record.service is None]
-    pair.client.get(Foreign(RM11_SOAP12).note(responses, 4))
-    assert (pair.client.answers, waiting(pair)) == ([], [3])
+    assert pair.client.answers == [("third", "re third")]
+    assert waiting(pair) == requests(pair) == []
 
 
 def test_future_is_not_resolved_by_the_thread_that_receives_its_response(monkeypatch: pytest.MonkeyPatch) -> None:

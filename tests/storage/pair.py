@@ -67,7 +67,9 @@ class Side:
             monotonic=lambda: 0.0,  # time stands still within a turn, so that no claim is asked for anew
         )
         self.engine.invocation.answer = self.held_exchanges.release
-        self.engine.note_others(not self.on_arrival, not self.on_arrival)
+        assert self.engine.on_arrival is not None
+        self.engine.on_arrival.able &= self.on_arrival
+        self.engine.note_others(False)
 
     def _put(self, context: MessageContext, payload: Payload) -> None:
         text = payload.xml.decode()

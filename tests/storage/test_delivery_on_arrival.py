@@ -5,24 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from sqlalchemy import text
 
 from mercury.engine.application import MessageContext
-from mercury.engine.exchange import Outgoing
-from mercury.engine.runtime.node import INTERVAL, MEMBER_SILENT, NodeWorker
+from mercury.engine.delivery.received import Received
+from mercury.engine.exchange import Answer, Arrival, Outgoing
 from mercury.errors import TransientStorageError
 from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor, Via
+from mercury.storage.claims import Claim
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import SequenceFilter
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
+from mercury.wire.encode import encode
+from mercury.wire.verified import Verified
 from tests.patience import patience
 
-from .pair import Pair, Side
+from .pair import URL, Pair, Side
 from .round_trips import relay
 from .test_statements import Statements
 
@@ -96,6 +101,11 @@ class Shop(Pair):
         """The server's invoker delivers what it finds."""
         self.server.engine.invocation.run_once(now)
 
+    def deliver(self, *, on_arrival: bool) -> None:
+        """Whether the server delivers on arrival from now on."""
+        assert self.server.engine.on_arrival is not None
+        self.server.engine.on_arrival.able = on_arrival
+
     def deliver_again(self) -> None:
         """Let the transactions pass that only store after one that has failed."""
         assert self.server.engine.on_arrival is not None
@@ -164,10 +174,10 @@ def test_statements_that_handlers_have_left_take_as_many_round_trips_for_2_messa
 
 def test_message_that_waits_is_handled_with_the_one_that_arrives(store: SqlStore) -> None:
     shop = Shop(store)
-    shop.server.engine.note_others(True, True)
+    shop.deliver(on_arrival=False)
     shop.bring("a")
     assert (shop.placed(), shop.stored()) == ([], 1)
-    shop.server.engine.note_others(False, False)
+    shop.deliver(on_arrival=True)
     shop.bring("b")
     assert shop.calls == shop.placed() == ["a", "b"]
     assert shop.stored() == 0
@@ -272,46 +282,179 @@ def test_another_sequence_is_received_during_a_call(store: SqlStore) -> None:
     assert shop.placed() == ["a", "of it"]
 
 
-def node(store: SqlStore, side: Side, *services: str) -> NodeWorker:
-    """What tells the processes on the store of a process, and it of them."""
-    counts = (lambda: 1, lambda: 0)
-    return NodeWorker(
-        store,
-        side.engine.owner,
-        lambda: frozenset(services),
-        *counts,
-        side.engine.traffic,
-        NOW,
-        None,
-        side.engine.note_others,
-    )
+class TwoProcesses(Shop):
+    """A second process on the server's store, which knows that the handler is quick. Each knows of the other."""
+
+    def __init__(self, store: SqlStore, url: str) -> None:
+        super().__init__(store)
+        self.beside = open_sql_store(url, database_clock=False)
+        self.second = Side(self.beside, on_put=self._put, on_arrival=True)
+        self.first = self.server
+        for side in (self.first, self.second):
+            side.engine.note_others(True)
+        self.server = self.second
+        self.send(["of the second"], "second")
+        self.run(NOW)
+        assert self.calls == ["of the second"]
+        self.server = self.first
+        self.calls.clear()
+
+    def of(self, side: Side) -> TwoProcesses:
+        """What is brought from now on arrives at this process."""
+        self.server = side
+        return self
+
+    def placed(self) -> list[str]:
+        return [name for name in super().placed() if name != "of the second"]
 
 
-def test_process_that_is_not_alone_stores_what_it_receives_until_the_other_one_is_gone(
-    store: SqlStore, postgres_url: str
+@pytest.fixture
+def two(store: SqlStore, postgres_url: str) -> Iterator[TwoProcesses]:
+    made = TwoProcesses(store, postgres_url)
+    yield made
+    made.beside.close()
+
+
+def test_process_beside_another_one_delivers_on_arrival_what_it_receives(two: TwoProcesses) -> None:
+    two.bring("a")
+    two.of(two.second).bring("b", key="second")
+    two.of(two.first).bring("c")
+    assert two.calls == two.placed() == ["a", "b", "c"]
+    assert two.stored() == 0
+
+
+def test_messages_of_one_sequence_that_arrive_at_two_processes_in_turns_are_handled_once_and_in_order(
+    two: TwoProcesses,
 ) -> None:
-    shop = Shop(store)
-    other = open_sql_store(postgres_url, database_clock=False)
-    beside = Side(other)
-    own, only_sends = node(store, shop.server, "shop"), node(other, beside)
-    serves = node(other, beside, "shop")
-    only_sends.run_once(NOW)
-    own.run_once(NOW)
-    shop.bring("a")
-    assert shop.calls == ["a"], "the other one only sends"
-    serves.run_once(NOW)
-    own.run_once(NOW + INTERVAL)
-    shop.bring("b")
-    assert (shop.calls, shop.stored()) == (["a"], 1)
-    other.forget_node(beside.engine.owner)
-    own.run_once(NOW + 2 * INTERVAL)
-    shop.bring("c")
-    assert shop.calls == shop.placed() == ["a", "b", "c"]
-    serves.run_once(NOW + 3 * INTERVAL)
-    own.run_once(NOW + 3 * INTERVAL + MEMBER_SILENT + 1)
-    shop.bring("d")
-    assert shop.calls[-1] == "d", "the other one was killed, and says nothing"
-    other.close()
+    names = [f"{number:02}" for number in range(12)]
+    for number, name in enumerate(names):
+        two.of(two.first if number % 2 else two.second).bring(name)
+    for side in (two.first, two.second):
+        side.engine.invocation.run_once(NOW)
+    assert two.calls == two.placed() == names
+    assert two.stored() == 0
+
+
+def test_arrivals_at_one_process_while_a_handler_hangs_in_another_wait_and_hold_back_nothing_else(
+    two: TwoProcesses,
+) -> None:
+    two.create("other")
+    other = two.client.turn(NOW + 60)[1]
+    found: list[list[Answer]] = []
+
+    def hangs(_context: MessageContext, name: str) -> None:
+        if name == "a":
+            posts = [*two.posts("b"), *other]
+            arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
+            with ThreadPoolExecutor(1) as thread:
+                receive = two.second.engine.receive
+                for postpones in (True, False):
+                    answers = thread.submit(partial(receive, arrivals, NOW, postpones=postpones))
+                    found.append(answers.result(PATIENCE))
+
+    two.meanwhile = hangs
+    two.client.receive(two.carry(two.posts("a"), NOW), NOW)
+    (held, done), (refused, again) = found
+    assert (held.postponed, done.postponed) == (True, False)
+    assert b"Acknowledgement" in done.http.body
+    assert b"Acknowledgement" in again.http.body
+    assert not refused.postponed
+    assert b"busy" in refused.http.body
+    assert two.calls == two.placed() == ["a", "of it"]
+    two.meanwhile = lambda _context, _name: None
+    two.run(NOW + 600)
+    assert two.calls == ["a", "of it", "b"]
+    assert two.placed() == ["a", "b", "of it"]
+
+
+def test_copy_of_a_postponed_message_is_not_taken_for_a_replay(two: TwoProcesses) -> None:
+    """What a transaction that postpones has recorded is rolled back with it."""
+    (post,) = two.posts("a")
+    verified = Verified(identity="ada", tokens=frozenset(), digest="d", expires=NOW + 60)
+    envelope = replace(post.envelope, verified=verified)
+    arrival = Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client", envelope=envelope)
+    with two.store.transaction() as tx:
+        tx.rmd.lock(two.sequences())
+        (answer,) = two.second.engine.receive([arrival], NOW, postpones=True)
+        assert answer.postponed
+    with two.store.transaction() as tx:
+        assert tx.replay.add({verified.digest: verified.expires}) == frozenset()
+
+
+def test_unknown_sequence_is_refused_beside_other_processes_too(two: TwoProcesses) -> None:
+    (post,) = two.posts("a")
+    http = encode(post.envelope)
+    (name,) = (name for name in two.sequences() if name.encode() in http.body)
+    unknown = replace(http, body=http.body.replace(name.encode(), b"urn:unknown"))
+    (answer,) = two.second.engine.receive([Arrival(http=unknown, service="shop", url=URL)], NOW, postpones=True)
+    assert not answer.postponed
+    assert b"UnknownSequence" in answer.http.body
+
+
+def test_messages_are_delivered_on_arrival_after_some_were_postponed(two: TwoProcesses) -> None:
+    (post,) = two.posts("a", key="second")
+    with two.store.transaction() as tx:
+        tx.rmd.lock(two.sequences())
+        arrival = Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client")
+        (answer,) = two.second.engine.receive([arrival], NOW, postpones=True)
+        assert answer.postponed
+    two.client.receive(two.of(two.second).carry([post], NOW), NOW)
+    assert two.calls == two.placed() == ["a"]
+
+
+def test_delivery_has_not_failed_if_its_claim_cannot_be_given_back(
+    two: TwoProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(_claim: Claim) -> None:
+        raise TransientStorageError("the store is away")
+
+    two.of(two.second).bring("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(two.store, "release", away)
+        step = two.first.engine.invocation.run_once(NOW)
+    assert (step.progress, two.calls, two.placed()) == (1, ["a"], ["a"])
+    assert two.first.engine.invocation.run_once(NOW + 1).progress == 0
+
+
+def test_claim_goes_to_the_process_that_receives(two: TwoProcesses) -> None:
+    """A process with the claim on a buffer would deliver from it for ever what another one receives and stores."""
+    two.of(two.second).bring("a")
+    assert (two.calls, two.stored()) == ([], 1), "the first one has the claim"
+    two.first.engine.invocation.run_once(NOW)
+    assert two.calls == ["a"]
+    two.bring("b")
+    assert two.calls == two.placed() == ["a", "b"], "on arrival"
+    assert two.stored() == 0
+
+
+def test_process_keeps_the_claim_on_what_arrives_there_too(two: TwoProcesses) -> None:
+    """Otherwise a sequence whose messages are spread over two processes would change its owner with each of them."""
+    two.bring("a")
+    two.of(two.second).bring("b")
+    two.first.engine.invocation.run_once(NOW)
+    assert two.calls == ["a", "b"]
+    two.bring("c")
+    assert (two.calls, two.stored()) == (["a", "b"], 1)
+    two.of(two.first).bring("d")
+    assert two.calls == two.placed() == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_several_claims_go_to_the_process_that_receives_if_it_could_deliver_on_arrival(
+    two: TwoProcesses, slow: bool
+) -> None:
+    two.send(["first"], "more")
+    two.run(NOW)
+    assert two.first.engine.on_arrival is not None
+    two.first.engine.on_arrival._received = Received()  # it is long ago
+    for key in ("till", "more"):
+        two.of(two.second).bring(f"second {key}", key=key)
+    assert two.stored() == 2
+    if slow:
+        two.meanwhile = lambda _context, _name: two.first.engine.on_arrival.savepoints.times.took(["shop"], 1.0, 1, 1)
+    two.first.engine.invocation.run_once(NOW)
+    two.bring("third till")
+    assert two.stored() == slow
 
 
 # --- failures ---------------------------------------------------------------------------------------------------------

@@ -157,14 +157,14 @@ class Registry:
         self.noted: list[Node] = []
         self.added: list[tuple[float, list[Traffic]]] = []
         self.fails = False
-        self.has_others = self.has_any = False
+        self.has_others = False
 
     def note_node(self, node: Node) -> None:
         self.noted.append(node)
 
-    def others(self, identifier: str, since: float, *, hosting: bool = True) -> bool:
+    def others(self, identifier: str, since: float) -> bool:
         assert (identifier, since) == ("n", self.noted[-1].seen_at - MEMBER_SILENT)
-        return self.has_others if hosting else self.has_any
+        return self.has_others
 
     def forget_node(self, identifier: str) -> None:
         raise AssertionError(identifier)
@@ -188,15 +188,15 @@ def test_a_process_says_that_it_runs_once_in_an_interval_also_after_the_clock_wa
     assert worker.next_due() == NOW - back + 2 * INTERVAL
 
 
-@pytest.mark.parametrize(("hosting", "others"), [(False, False), (False, True), (True, True)])
-def test_a_process_learns_whether_others_host_services_and_whether_there_are_any(hosting: bool, others: bool) -> None:
+@pytest.mark.parametrize("others", [False, True])
+def test_a_process_learns_whether_there_are_others(others: bool) -> None:
     registry = Registry()
-    registry.has_others, registry.has_any = hosting, others
-    told: list[tuple[bool, bool]] = []
+    registry.has_others = others
+    told: list[bool] = []
     about = (lambda: frozenset[str](), lambda: 1, lambda: 0, TrafficCounter(None))
-    worker = NodeWorker(registry, "n", *about, NOW, None, lambda *flags: told.append(flags))
+    worker = NodeWorker(registry, "n", *about, NOW, None, told.append)
     worker.run_once(NOW)
-    assert told == [(hosting, others)]
+    assert told == [others]
 
 
 # --- what processes have done ----------------------------------------------------------------------------------------

@@ -11,13 +11,11 @@ from sqlalchemy import text
 
 from mercury.engine.application import MessageContext
 from mercury.engine.exchange import Arrival, Outgoing, Purpose
-from mercury.engine.runtime.node import INTERVAL
 from mercury.storage.memory import MemoryStore
-from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 
 from .pair import URL, Pair, Side
-from .test_delivery_on_arrival import INSERT, NOW, PATIENCE, broken_off, busy, node, opened
+from .test_delivery_on_arrival import INSERT, NOW, PATIENCE, broken_off, busy, opened
 from .test_statements import Statements
 
 
@@ -142,7 +140,8 @@ def test_response_behind_a_gap_waits_and_is_delivered_with_the_one_before_it(sto
 def test_responses_that_wait_in_several_buffers_are_consumed_with_their_requests(store: SqlStore) -> None:
     till = Till(store)
     arrivals = [*till.answered("a"), *till.answered("b", key="other")]
-    till.client.engine.note_others(True, True)
+    assert till.client.engine.on_arrival is not None
+    till.client.engine.on_arrival.able = False
     till.client.receive(arrivals, NOW)
     assert (till.calls, till.stored()) == ([], 2)
     till.work()
@@ -210,24 +209,3 @@ def test_transaction_that_fails_in_a_callback_is_repeated_and_stores_its_respons
     till.work()
     assert till.placed() == ["a", "b"]
     assert (till.stored(), till.requests()) == (0, 0)
-
-
-# --- other processes --------------------------------------------------------------------------------------------------
-
-
-def test_while_another_process_runs_on_the_store_responses_are_stored_even_if_it_only_sends(
-    store: SqlStore, postgres_url: str
-) -> None:
-    till = Till(store)
-    other = open_sql_store(postgres_url, database_clock=False)
-    beside = Side(other)
-    own, only_sends = node(store, till.client), node(other, beside)
-    only_sends.run_once(NOW)
-    own.run_once(NOW)
-    till.bring("a")
-    assert (till.calls, till.stored()) == ([], 1)
-    other.forget_node(beside.engine.owner)
-    own.run_once(NOW + INTERVAL)
-    till.bring("b")
-    assert till.calls == till.placed() == ["a", "b"]
-    other.close()

@@ -72,11 +72,11 @@ class InvocationWorker:
         self._mutex = threading.Lock()
         self._cool_down = CoolDown()
         self._savepoints = SharedSavepoints()
-        self._several = SeveralBuffers(context, self._savepoints)
         #: Delivers from the same buffers in the transactions of arrivals.
         self.on_arrival = ArrivalDelivery(
             context, self._turns, self._savepoints, self._cool_down, lambda responses: self.answer(responses)
         )
+        self._several = SeveralBuffers(context, self._savepoints, self.on_arrival.leave)
         self._repair_at = 0.0
         #: Called when there is work for another thread.
         self.more: Callable[[], None] = _wake_none
@@ -223,7 +223,10 @@ class InvocationWorker:
         elif assurance is DeliveryAssurance.AT_MOST_ONCE:
             with self._context.claims.held(claim):
                 self._run_at_most_once(run, claim, now)
-        return _Done.ALL if run.drains else _Done.PART
+        if not run.drains:
+            return _Done.PART
+        self.on_arrival.leave(run.record, claim, now)
+        return _Done.ALL
 
     def _repair(self, sequence: str, claim: Claim, now: float, limit: int) -> _Done:
         """Make misplaced rows dead letters, and continue without their messages."""

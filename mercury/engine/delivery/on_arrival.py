@@ -1,9 +1,9 @@
 """Delivers messages in the transaction that receives them, so that they are not stored in between (decision 92).
 
 Only what is simple is done like this: the next messages of sequences in order, exactly once, of services whose handlers
-are quick (`call_times`), while no other process on the store hosts services; and responses whose callbacks are quick,
-while there is no other process (decision 103). What is not delivered is stored, as if this part did not exist, and
-`InvocationWorker` delivers it. If the transaction fails, its caller repeats it without this part.
+are quick (`call_times`), and responses whose callbacks are (decision 103). What is not delivered is stored, as if this
+part did not exist, and `InvocationWorker` delivers it. If the transaction fails, its caller repeats it without this
+part.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.delivery.call_times import QUICK
 from mercury.engine.delivery.calls import call_all
+from mercury.engine.delivery.received import Received
 from mercury.engine.delivery.response_backlog import is_far_from_limits
 from mercury.engine.delivery.responses import Answer
 from mercury.engine.delivery.run import RUN_BYTES, DeliveryRun, consume_requests
@@ -25,7 +26,8 @@ from mercury.engine.delivery.saving import end_responses, pass_messages, respond
 from mercury.engine.delivery.several import is_simple
 from mercury.engine.delivery.shared import SharedSavepoints
 from mercury.engine.delivery.turns import Turns
-from mercury.errors import Conflict
+from mercury.engine.held_elsewhere import HeldElsewhere
+from mercury.errors import Conflict, StorageError
 from mercury.statemachine import events
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.storage.api import Transaction
@@ -71,12 +73,10 @@ class ArrivalDelivery:
         self.savepoints = savepoints
         self.cool_down = cool_down
         able = context.store.capabilities
-        self._able = able.delivers_on_arrival and context.stage is None
-        #: Whether no other process on the store is known to host services: a transaction that is stopped in a handler
-        #: would keep the others from receiving messages of its sequences.
-        self.is_alone = not able.shared
-        #: Whether no other process on the store is known at all: it might receive responses of the same sequences.
-        self.receives_alone = not able.shared
+        #: Whether anything may be delivered on arrival.
+        self.able = able.delivers_on_arrival and context.stage is None
+        #: The sequences whose messages arrive here.
+        self._received = Received()
         self.answer = answer
         #: The transactions that only store before the next one delivers.
         self._storing = 0
@@ -95,7 +95,9 @@ class ArrivalDelivery:
         :param sequences: the service of each; ``None`` = its messages are responses.
         """
         times = self.savepoints.times
-        names = [name for name, service in sequences.items() if self.may_call(service) and times.is_quick(service)]
+        names = [name for name, service in sequences.items() if times.is_quick(service)] if self.able else []
+        if self.context.others:
+            self._received.note(names, self.context.claims.monotonic())
         # While a call takes long, no second one is begun that could too: then no message would be received.
         if not names or self._only_stores() or self.late(SECONDS):
             yield None
@@ -111,6 +113,8 @@ class ArrivalDelivery:
             run = ArrivalRun(self, claims, now)
             try:
                 yield run
+            except HeldElsewhere:
+                raise  # nothing was done
             except Exception as error:
                 self._store_only()
                 if isinstance(error, Conflict):  # perhaps a claim was taken away: the store is asked for it again
@@ -121,9 +125,18 @@ class ArrivalDelivery:
                 self.ended(run)
             self.turns.served(run.delivered)
 
-    def may_call(self, service: str | None) -> bool:
-        """Whether the handlers of a service (``None`` = callbacks) may be called on arrival: see `is_alone`."""
-        return self._able and (self.is_alone if service is not None else self.receives_alone)
+    def leave(self, record: InvokerRecord, claim: Claim, now: float) -> None:
+        """Give back the claim on an empty buffer whose messages another process receives: it can deliver them on
+        arrival if it has the claim."""
+        if not self.able or not self.context.others or not self.savepoints.times.is_quick(record.service):
+            return
+        if is_simple(self.context, record, now) and not self._received.lately(
+            record.sequence, self.context.claims.monotonic()
+        ):
+            try:
+                self.context.claims.give_back(claim)
+            except StorageError as error:
+                self.context.outages.failed(error, f"the claim on the buffer of {record.sequence}")
 
     def _only_stores(self) -> bool:
         """Whether a transaction that begins now only stores."""
@@ -237,8 +250,6 @@ class ArrivalRun:
     def _is_simple(self, record: InvokerRecord, request: RmdRecord) -> bool:
         """Whether a buffer has nothing that a run on it alone has to settle."""
         context = self._context
-        if not self._delivery.may_call(record.service):
-            return False  # an arrival may name a sequence that is not of its service
         if request.machine.final or request.machine.tombstone or record.follows is not None:
             return False
         services = context.application.services()

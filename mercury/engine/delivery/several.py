@@ -7,7 +7,7 @@ Only what is simple is done like this: messages in order, exactly once, of servi
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -34,6 +34,10 @@ MESSAGES = 200
 ALONE_TURNS = 20
 
 
+#: Gives the claim on an empty buffer back where another process should have it; see `ArrivalDelivery.leave`.
+Leave = Callable[[InvokerRecord, Claim, float], None]
+
+
 @dataclass(slots=True)
 class Delivered:
     """What one transaction has done."""
@@ -45,11 +49,15 @@ class Delivered:
 
 
 class SeveralBuffers:
-    """Delivers from several buffers in one transaction. Several threads may use it."""
+    """Delivers from several buffers in one transaction. Several threads may use it.
 
-    def __init__(self, context: EngineContext, savepoints: SharedSavepoints) -> None:
+    :param leave: called with each buffer that is empty, and its claim.
+    """
+
+    def __init__(self, context: EngineContext, savepoints: SharedSavepoints, leave: Leave) -> None:
         self._context = context
         self._savepoints = savepoints
+        self._leave = leave
         #: The turns that remain after a failure.
         self._alone_turns = 0
 
@@ -95,6 +103,9 @@ class SeveralBuffers:
             for run in called:
                 tx.guard(claims[run.record.sequence])
             self._save(tx, called, now, answer)
+        for run in called:
+            if run.drains:
+                self._leave(run.record, claims[run.record.sequence], now)
         delivered = Delivered({run.record.sequence: run.drains for run in called})
         delivered.left += (run.record.sequence for run in runs if run.record.sequence not in delivered.drained)
         return delivered

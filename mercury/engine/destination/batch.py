@@ -14,6 +14,7 @@ from mercury.engine.batches import related_names
 from mercury.engine.channels import fetched_key
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
+from mercury.engine.destination.free_sequences import require_free
 from mercury.engine.destination.given_identifiers import GivenIdentifiers
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.made_sequences import MadeSequences
@@ -35,11 +36,7 @@ from mercury.statemachine import effects, events
 from mercury.statemachine.acknowledging import leaves_on_reply
 from mercury.statemachine.faults import Fault
 from mercury.statemachine.flow_control import is_heard_again
-from mercury.statemachine.messages import (
-    ANONYMOUS,
-    CreateSequence,
-    SequenceAcknowledgement,
-)
+from mercury.statemachine.messages import ANONYMOUS, CreateSequence, SequenceAcknowledgement
 from mercury.storage.api import Transaction
 from mercury.storage.records import InboundMessage, InvokerRecord, OutboundMessage, RmdRecord, RmsRecord, SequenceKey
 
@@ -85,21 +82,24 @@ class Batch:
         """Lock the destination sequences that these arrivals may change, and read their buffers.
 
         :param delivered: sequences whose buffers the caller locks next.
+        :raises HeldElsewhere: there are other processes, and a transaction has locked one of the sequences.
         """
         envelopes = [exchange.envelope for exchange in exchanges]
         creates = sum([isinstance(envelope.body, CreateSequence) for envelope in envelopes])
         made_by = [exchange.create_key for exchange in exchanges if exchange.create_key is not None] if creates else []
         created = self.tx.rmd.find_created(*made_by) if made_by else {}
-        every = [name for each in exchanges for name in named_sequences(self, each, created, creates)]
-        named = [name for name in every if name is not None]
+        every = [[*filter(None, named_sequences(self, each, created, creates))] for each in exchanges]
+        named = [name for names in every for name in names]
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         addressed.difference_update(delivered)
-        self.rmds = self.tx.rmd.lock([*named, *self.tombstone_quota.excluding(named)], addressed, delivered)
+        wanted = [*named, *self.tombstone_quota.excluding(named)]
+        self.rmds = self.tx.rmd.lock(wanted, addressed, delivered, only_free=self.context.others)
+        require_free(self.context, self.tx, exchanges, every, self.rmds)
         self.tombstone_quota.take(self.rmds)
         if creates:
             self.made.read(self.rmds.values())
-        buffered = [name for name in self.rmds if name in addressed]
-        self._buffers |= dict.fromkeys(buffered) | self.tx.invoker.read_many(buffered)
+        read = [name for name in self.rmds if name in addressed]
+        self._buffers |= dict.fromkeys(read) | self.tx.invoker.read_many(read)
 
     def lock_sources(self, exchanges: Sequence[InboundExchange], more: Iterable[SequenceKey] = ()) -> None:
         """Lock the source sequences that these arrivals may change; nothing but them is locked afterwards.

@@ -31,6 +31,7 @@ from mercury.engine.exchange import (
     Step,
     size_of,
 )
+from mercury.engine.held_elsewhere import HeldElsewhere
 from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
 from mercury.errors import Conflict, DataError, StorageError
@@ -55,6 +56,9 @@ AWAY = Fault(
 UNSTORABLE = Fault(code=FaultCode.SENDER, reason="The store refuses what the message says; it would again.")
 BROKEN = Fault(code=FaultCode.RECEIVER, reason="The message could not be processed.", sender=False)
 
+#: The answer to an arrival that is not handled yet.
+POSTPONED = Answer(http=ACCEPTED, postponed=True)
+HELD = "another transaction works on its sequence for too long"
 #: Bytes of a message whose reply is handled beside a refill of its window: the next messages are as large probably.
 MOST_BESIDE = 256 * 1024
 
@@ -83,11 +87,17 @@ class Reception:
         self._unanswered_creations = UnansweredCreations()
         self._shapes = Shapes(context.settings.limits)
 
-    def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
+    def receive(
+        self, arrivals: Sequence[Arrival], now: float, *, delivers: bool = True, postpones: bool = False
+    ) -> list[Answer]:
         """Handle all arrivals in one transaction. Returns one answer for each, in their order.
 
         The content of an arrival never causes an exception here. If the transaction fails, each arrival is handled in
         a separate transaction; if that fails too, the answer is a fault after which the peer sends the message again.
+
+        :param delivers: whether messages may be delivered in the transaction.
+        :param postpones: whether an arrival for a sequence that another transaction has locked is postponed
+            (`Answer.postponed`); otherwise it is refused as busy.
         """
         answers: list[Answer | None] = [None] * len(arrivals)
         exchanges: list[tuple[int, InboundExchange]] = []
@@ -98,10 +108,10 @@ class Reception:
             else:
                 exchanges.append((index, InboundExchange(arrival.proved(envelope.verified), envelope)))
         if exchanges:
-            for (index, _), answer in zip(
-                exchanges, self._commit([exchange for _, exchange in exchanges], now), strict=True
-            ):
-                answers[index] = answer
+            taken = self._commit([exchange for _, exchange in exchanges], now, delivers=delivers)
+            for (index, exchange), answer in zip(exchanges, taken, strict=True):
+                refused = answer.postponed and not postpones
+                answers[index] = self._failed(exchange, Conflict(HELD)) if refused else answer
         return [answer for answer in answers if answer is not None]
 
     def responses(self, waiting: Sequence[PendingResponse], now: float) -> tuple[list[Response], frozenset[str]]:
@@ -157,6 +167,10 @@ class Reception:
             with self._reserve(messages, now) as delivery:
                 delivers = delivery is not None
                 batch, posts = self._handle(exchanges, now, refilled, delivery, refills=refills)
+        except HeldElsewhere as held:
+            rest = [exchange.undecided() for exchange in exchanges if exchange not in held.exchanges]
+            others = iter(self._commit(rest, now, refills=refills, delivers=delivers) if rest else ())
+            return [POSTPONED if exchange in held.exchanges else next(others) for exchange in exchanges]
         except Exception as error:
             if refilled or delivers:  # neither the work on a key nor a handler must fail what has arrived
                 if refilled:

@@ -104,6 +104,7 @@ class Engine:
             running_calls=RunningCalls(self.traffic),
             stage=target.room if target is not None else None,
             store_id=store_id,
+            others=store.capabilities.shared,  # until it is known
         )
         #: The id of the store that answers state; ``None`` = they state none.
         self.store_id = store_id
@@ -135,9 +136,14 @@ class Engine:
         self._reception = Reception(self._context, self.source, reserve)
         self.clock = ClockWorker(self._context, monotonic)
 
-    def receive(self, arrivals: Sequence[Arrival], now: float) -> list[Answer]:
-        """Handle what arrived, all in one transaction; one answer each, in the same order. Never raises."""
-        return self._reception.receive(arrivals, now)
+    def receive(
+        self, arrivals: Sequence[Arrival], now: float, *, delivers: bool = True, postpones: bool = False
+    ) -> list[Answer]:
+        """Handle what arrived, all in one transaction; one answer each, in the same order. Never raises.
+
+        See `Reception.receive`.
+        """
+        return self._reception.receive(arrivals, now, delivers=delivers, postpones=postpones)
 
     def decode(self, http: HttpMessage, service: str | None) -> Envelope | Undecodable:
         """Decode an HTTP message to a service, for `Arrival`. Unlike the other methods it may be called in any
@@ -294,10 +300,9 @@ class Engine:
         """The owner of the claims of this process: random, and another one at each start."""
         return self._context.claims.owner
 
-    def note_others(self, hosting: bool, others: bool) -> None:
-        """Note whether other processes on the store host services, and whether there are any others at all."""
-        if self.on_arrival is not None:
-            self.on_arrival.is_alone, self.on_arrival.receives_alone = not hosting, not others
+    def note_others(self, others: bool) -> None:
+        """Note whether other processes work on the store."""
+        self._context.others = others
 
     def late_deliveries(self, seconds: float) -> frozenset[str]:
         """The sequences that transactions of arrivals have locked whose calls have taken longer. May be called in any

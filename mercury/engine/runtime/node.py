@@ -19,7 +19,7 @@ INTERVAL = 15.0
 MEMBER_SILENT = 3 * INTERVAL
 
 
-def _ignore(_hosting: bool, _others: bool) -> None:
+def _ignore(_others: bool) -> None:
     """Default of a process that does not need it."""
 
 
@@ -34,8 +34,7 @@ class NodeWorker:
     :param traffic: counts what this process sends and delivers.
     :param started: seconds since the epoch.
     :param members: gets the members of the store, at the same interval; ``None`` = this process names none.
-    :param note_others: gets whether other processes on the store host services, and whether there are any, at the same
-        interval.
+    :param note_others: gets whether other processes work on the store, at the same interval.
     """
 
     def __init__(
@@ -48,7 +47,7 @@ class NodeWorker:
         traffic: TrafficCounter,
         started: float,
         members: Members | None = None,
-        note_others: Callable[[bool, bool], None] = _ignore,
+        note_others: Callable[[bool], None] = _ignore,
     ) -> None:
         self._store = store
         self._identifier = identifier
@@ -85,8 +84,7 @@ class NodeWorker:
         )
         self._store.note_node(node)
         since = now - MEMBER_SILENT
-        others = self._store.others(self._identifier, since, hosting=False)
-        self._note_others(others and self._store.others(self._identifier, since), others)
+        self._note_others(self._store.others(self._identifier, since))
         if self._members is not None:
             self._members.update(self._store.members(now - MEMBER_SILENT))
         write_traffic(self._store, self._identifier, self._traffic, now)

@@ -21,6 +21,7 @@ from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
 from mercury.engine.runtime.node import INTERVAL as NODE_INTERVAL
 from mercury.engine.runtime.node import NodeWorker
 from mercury.engine.runtime.posting import Posting
+from mercury.engine.runtime.postponed import PostponedArrivals, Waiting
 from mercury.engine.runtime.retention import ATTACHMENTS_PAUSE
 from mercury.engine.runtime.spare_committer import SpareCommitter
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
@@ -96,7 +97,7 @@ class Runtime:
         self._transport = transport
         self._settings = settings
         self._clock = clock
-        self._arrivals = ArrivalQueue[tuple[Arrival, OnAnswer | None]](
+        self._arrivals = ArrivalQueue[Waiting](
             settings.queue,
             settings.batch,
             size=lambda each: each[0].size,
@@ -134,6 +135,7 @@ class Runtime:
             self._all_pools.append(self._pool(["mercury-node"], node, NODE_INTERVAL))
         self._committer = threading.Thread(target=self._commit, name="mercury-committer", daemon=True)
         self._spare = SpareCommitter(self._arrivals, engine.late_deliveries, engine.decode, self._answer_all)
+        self._postponed = PostponedArrivals(settings.queue, settings.batch, self._answer_again)
         self._stopping = threading.Event()
         self._started = False
         #: Every thread was started.
@@ -167,6 +169,7 @@ class Runtime:
         self._frozen.freeze()
         self._committer.start()
         self._spare.thread.start()
+        self._postponed.thread.start()
         self._posting.start()
         for pool in self._all_pools:
             pool.start()
@@ -191,6 +194,7 @@ class Runtime:
         open_exchanges = self._senders.wait(until)
         self._arrivals.close()
         self._spare.end()
+        self._postponed.end()
         for thread in self._committers:
             thread.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         for what in self._engine.running_calls.now():
@@ -212,7 +216,7 @@ class Runtime:
 
     @property
     def _committers(self) -> list[threading.Thread]:
-        return [self._committer, self._spare.thread]
+        return [self._committer, self._spare.thread, self._postponed.thread]
 
     @property
     def running(self) -> bool:
@@ -264,29 +268,44 @@ class Runtime:
             self._answer_all(waiting)
             del waiting  # so that their bodies are in memory no longer than needed: the next arrival may take hours
 
-    def _answer_all(self, waiting: list[tuple[Arrival, OnAnswer | None]]) -> None:
+    def _answer_all(self, waiting: list[Waiting]) -> None:
         """Handle arrivals in one transaction and pass their answers on."""
+        self._postponed.put(self._answer_some(waiting, delivers=True, postpones=True))
+
+    def _answer_again(self, waiting: list[Waiting], refuses: bool) -> list[Waiting]:
+        """As `_answer_all` for postponed arrivals; returns those that have to wait longer.
+
+        :param refuses: none may wait longer.
+        """
+        return self._answer_some(waiting, delivers=False, postpones=not refuses)
+
+    def _answer_some(self, waiting: list[Waiting], *, delivers: bool, postpones: bool) -> list[Waiting]:
+        """Handle arrivals in one transaction and pass the answers on; returns those that are postponed."""
         others = self._others
-        answers = self._answers([arrival for arrival, _ in waiting])
+        answers = self._answers([arrival for arrival, _ in waiting], delivers=delivers, postpones=postpones)
         if others != self._others and self.held_exchanges:
             self._held.wake()  # the worker may have polled before the exchanges were held
-        self._senders.stored([arrival.request for arrival, _ in waiting if arrival.request is not None])
-        for (_, on_answer), answer in zip(waiting, answers, strict=True):
+        postponed = [each for each, answer in zip(waiting, answers, strict=True) if answer.postponed]
+        done = [(*each, answer) for each, answer in zip(waiting, answers, strict=True) if not answer.postponed]
+        self._senders.stored([arrival.request for arrival, _, _ in done if arrival.request is not None])
+        for _, on_answer, answer in done:
             try:
                 self.post(list(answer.posts))
                 if on_answer is not None:
                     on_answer(answer)
             except Exception:
                 log.exception("an answer could not be passed on; the peer sends its message again")
+        return postponed
 
-    def _answers(self, arrivals: list[Arrival]) -> list[Answer]:
+    def _answers(self, arrivals: list[Arrival], *, delivers: bool, postpones: bool) -> list[Answer]:
         """The answers to all arrivals of one transaction.
 
         After an unexpected error each is answered with `UNHANDLED`: the thread goes on, because all peers need it.
         """
         try:
             with self.held_exchanges.storing():
-                answers = [self._hold(answer) for answer in self._engine.receive(arrivals, self._clock())]
+                how = {"delivers": delivers, "postpones": postpones}
+                answers = [self._hold(answer) for answer in self._engine.receive(arrivals, self._clock(), **how)]
         except Exception:
             log.exception("%d arrivals could not be handled; they are answered with HTTP status 500", len(arrivals))
             return [UNHANDLED] * len(arrivals)
@@ -334,6 +353,7 @@ class Runtime:
             self._pools[topic].wake()
 
     def _others_committed(self, topics: frozenset[Topic]) -> None:
+        self._engine.note_others(True)
         if Topic.RMS in topics:
             self._others += 1
             if self.held_exchanges:  # one that is held from now on looks at the count

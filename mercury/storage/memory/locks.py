@@ -60,17 +60,34 @@ class HeldLocks:
         :raises LockOrderError: an object comes before one that is held already.
         :raises TransientStorageError: a lock was not acquired within the limit.
         """
-        wanted = set(names)
-        for name in sorted(wanted) if len(wanted) > 1 else wanted:
-            if (kind, name) in self._held:
-                continue
-            if (kind, name) < self._highest:
-                held = f"{NAMES[self._highest[0]]} {self._highest[1]}"
-                raise LockOrderError(f"{NAMES[kind]} {name} is locked after {held}")
-            if not self._table.acquire(kind, name):
+        for name in self._in_order(names):
+            if not self._acquire(kind, name, wait=True):
                 raise TransientStorageError(f"{NAMES[kind]} {name} was not unlocked within {self._table.timeout} s")
-            self._held[kind, name] = None
-            self._highest = (kind, name)
+
+    def acquire_free(self, kind: int, names: Iterable[str]) -> list[str]:
+        """As `acquire` for those that no other transaction has locked. Returns those that this transaction holds.
+
+        :raises LockOrderError: an object comes before one that is held already.
+        """
+        return [name for name in self._in_order(names) if self._acquire(kind, name, wait=False)]
+
+    @staticmethod
+    def _in_order(names: Iterable[str]) -> Collection[str]:
+        wanted = set(names)
+        return sorted(wanted) if len(wanted) > 1 else wanted
+
+    def _acquire(self, kind: int, name: str, *, wait: bool) -> bool:
+        """Lock an object, unless this transaction holds it. Returns whether it is locked now."""
+        if (kind, name) in self._held:
+            return True
+        if (kind, name) < self._highest:
+            held = f"{NAMES[self._highest[0]]} {self._highest[1]}"
+            raise LockOrderError(f"{NAMES[kind]} {name} is locked after {held}")
+        if not self._table.acquire(kind, name, wait=wait):
+            return False
+        self._held[kind, name] = None
+        self._highest = (kind, name)
+        return True
 
     def adopt(self, kind: int, name: str) -> None:
         """Hold an object that this transaction makes; no other transaction can know it."""

@@ -29,9 +29,14 @@ class MemoryRmd:
         identifiers: Iterable[str],
         buffers: Collection[str] = (),  # noqa: ARG002  nothing is far away here
         delivered: Collection[str] = (),  # noqa: ARG002
+        *,
+        only_free: bool = False,
     ) -> dict[str, RmdRecord]:
         wanted = list(identifiers)
-        self._locks.acquire(order.RMD, wanted)
+        if only_free:
+            wanted = self._locks.acquire_free(order.RMD, wanted)
+        else:
+            self._locks.acquire(order.RMD, wanted)
         return self.read_many(wanted)
 
     def read(self, identifier: str) -> RmdRecord | None:

@@ -214,7 +214,7 @@ class MemoryStore:
     def note_node(self, node: Node) -> None:
         """Nothing: the process of this store ends with it."""
 
-    def others(self, identifier: str, since: float, *, hosting: bool = True) -> bool:  # noqa: ARG002
+    def others(self, identifier: str, since: float) -> bool:  # noqa: ARG002
         return False
 
     def members(self, since: float) -> list[str]:  # noqa: ARG002  there is no other process

@@ -40,11 +40,9 @@ def members(connection: Connection, since: float) -> list[str]:
         return sorted({row.address for row in connection.execute(found.limit(MOST_MEMBERS))})
 
 
-def others(connection: Connection, identifier: str, since: float, *, hosting: bool) -> bool:
+def others(connection: Connection, identifier: str, since: float) -> bool:
     """As `NodeRegistry.others`."""
     found = select(NODE.c.id).where(NODE.c.id != identifier, NODE.c.seen_at >= since)
-    if hosting:
-        found = found.where(NODE.c.services != "[]")
     with translated():
         return connection.execute(found.limit(1)).first() is not None
 

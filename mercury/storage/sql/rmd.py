@@ -19,9 +19,9 @@ from mercury.storage.sql.schema import INVOKER_BUFFER, INVOKER_MESSAGE, RMD_SEQU
 from mercury.storage.sql.statements import Statements
 
 TABLE = RMD_SEQUENCE
-TO_LOCK = Prepared(
-    select(TABLE).where(among(TABLE.c.identifier, "identifiers")).order_by(TABLE.c.identifier).with_for_update()
-)
+NAMED = select(TABLE).where(among(TABLE.c.identifier, "identifiers")).order_by(TABLE.c.identifier)
+TO_LOCK = Prepared(NAMED.with_for_update())
+FREE_TO_LOCK = Prepared(NAMED.with_for_update(skip_locked=True))
 CREATED = Prepared(select(TABLE.c.create_key, TABLE.c.identifier).where(among(TABLE.c.create_key, "create_keys")))
 DELETE = Prepared(delete(TABLE).where(TABLE.c.identifier == bindparam("identifier")))
 FETCHABLE = Prepared(
@@ -100,16 +100,22 @@ class SqlRmd:
         self._changed: dict[str, None] = {}
 
     def lock(
-        self, identifiers: Iterable[str], buffers: Collection[str] = (), delivered: Collection[str] = ()
+        self,
+        identifiers: Iterable[str],
+        buffers: Collection[str] = (),
+        delivered: Collection[str] = (),
+        *,
+        only_free: bool = False,
     ) -> dict[str, RmdRecord]:
         wanted = list(dict.fromkeys(identifiers))
         locked = self._tx.to_lock(RMD, wanted)
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
+        query = FREE_TO_LOCK if only_free else TO_LOCK
         for part in chunks(missing):
             ahead = queries.behind_locks(buffers, delivered) if len(part) == len(missing) else []
-            for row in self._tx.read_locked(TO_LOCK, {"identifiers": part}, ahead, savepoint=bool(delivered)):
+            for row in self._tx.read_locked(query, {"identifiers": part}, ahead, savepoint=bool(delivered)):
                 self._known[row["identifier"]] = rmd_record(row)
-        self._tx.locked(RMD, locked)
+        self._tx.locked(RMD, [name for name in locked if name in self._known] if only_free else locked)
         found = ((identifier, self._known.get(identifier)) for identifier in wanted)
         return {identifier: record.copy() for identifier, record in found if record is not None}
 

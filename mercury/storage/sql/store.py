@@ -303,9 +303,9 @@ class SqlStore:
         with self.reading() as connection:
             nodes.note(self.dialect, connection, node)
 
-    def others(self, identifier: str, since: float, *, hosting: bool = True) -> bool:
+    def others(self, identifier: str, since: float) -> bool:
         with self.reading() as connection:
-            return nodes.others(connection, identifier, since, hosting=hosting)
+            return nodes.others(connection, identifier, since)
 
     def members(self, since: float) -> list[str]:
         with self.reading() as connection:

@@ -17,6 +17,7 @@ TESTS = (
     "dead_letters",
     "deliverable",
     "fetching",
+    "free_locks",
     "gauges",
     "invoker",
     "invoker_due",

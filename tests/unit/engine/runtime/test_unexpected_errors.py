@@ -32,10 +32,10 @@ class Failing:
         self._errors = [error]
         self._method = method
 
-    def __call__(self, *arguments: Any) -> list[Answer]:
+    def __call__(self, *arguments: Any, **how: Any) -> list[Answer]:
         if self._errors:
             raise self._errors.pop()
-        return self._method(*arguments)
+        return self._method(*arguments, **how)
 
 
 class Replies:

@@ -1,0 +1,163 @@
+"""The guards of several processes that deliver on arrival, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+STORED = "tests/storage/test_delivery_on_arrival.py"
+HANGING = "tests/storage/test_hanging_elsewhere.py"
+POSTPONED = "tests/unit/engine/runtime/test_postponed.py"
+RECEIVED = "tests/unit/engine/delivery/test_received.py"
+LOCKING = "tests/conformance/test_free_locks.py"
+NODES = "tests/storage/test_nodes.py"
+HELD = "test_arrivals_at_one_process_while_a_handler_hangs_in_another_wait_and_hold_back_nothing_else"
+LEFT_OUT = "test_destination_sequences_that_others_have_locked_can_be_left_out"
+
+
+def several(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A guard that is removed."""
+    return Mutant(f"several processes: {name}", (Change(f"mercury.{symbol}", before, after),), test=test)
+
+
+SEVERAL_PROCESSES = (
+    several(
+        "a process learns of the others",
+        "engine.runtime.node:NodeWorker.run_once",
+        "self._note_others(self._store.others(self._identifier, since))",
+        "self._note_others(False)",
+        f"{NODES}::test_a_process_learns_whether_there_are_others",
+    ),
+    several(
+        "reception waits for no sequence",
+        "engine.destination.batch:Batch.lock_destinations",
+        "only_free=self.context.others",
+        "only_free=False",
+        f"{STORED}::{HELD}",
+    ),
+    several(
+        "what is locked elsewhere is not taken for unknown",
+        "engine.destination.free_sequences:require_free",
+        "if held:",
+        "if False:",
+        f"{STORED}::{HELD}",
+    ),
+    several(
+        "a sequence that does not exist is not locked elsewhere",
+        "engine.destination.free_sequences:require_free",
+        "held = tx.rmd.read_many(missing) if missing else {}",
+        "held = dict.fromkeys(missing)",
+        f"{STORED}::test_unknown_sequence_is_refused_beside_other_processes_too",
+    ),
+    several(
+        "the rest is handled",
+        "engine.destination.reception:Reception._commit",
+        "if exchange not in held.exchanges]",
+        "if False]",
+        f"{STORED}::{HELD}",
+    ),
+    several(
+        "a transaction that postpones is no failure",
+        "engine.delivery.on_arrival:ArrivalDelivery.reserved",
+        "            except HeldElsewhere:\n                raise  # nothing was done\n",
+        "",
+        f"{STORED}::test_messages_are_delivered_on_arrival_after_some_were_postponed",
+    ),
+    several(
+        "what may not wait any longer is refused",
+        "engine.destination.reception:Reception.receive",
+        "answer.postponed and not postpones",
+        "False",
+        f"{STORED}::{HELD}",
+    ),
+    several(
+        "postponed arrivals are handled later",
+        "engine.runtime.threads:Runtime._answer_all",
+        "self._postponed.put(self._answer_some(waiting, delivers=True, postpones=True))",
+        "self._answer_some(waiting, delivers=True, postpones=True)",
+        f"{HANGING}::test_process_receives_everything_else_while_a_handler_hangs_in_another_one",
+    ),
+    several(
+        "postponed arrivals do not wait for ever",
+        "engine.runtime.postponed:PostponedArrivals.try_again",
+        "each.until <= now",
+        "False",
+        f"{POSTPONED}::test_arrival_that_has_waited_for_long_is_refused",
+    ),
+    several(
+        "not all may wait",
+        "engine.runtime.postponed:PostponedArrivals.put",
+        "len(self._postponed) < self._most",
+        "True",
+        f"{POSTPONED}::test_arrivals_above_the_most_that_may_wait_are_refused_at_once",
+    ),
+    several(
+        "what is left at the end is refused",
+        "engine.runtime.postponed:PostponedArrivals.try_again",
+        "(refuses or each.until <= now)",
+        "(each.until <= now)",
+        f"{POSTPONED}::test_thread_tries_until_nothing_waits_and_refuses_what_is_left_at_its_end",
+    ),
+    several(
+        "claims are given back",
+        "engine.delivery.on_arrival:ArrivalDelivery.leave",
+        "self.context.claims.give_back(claim)",
+        "pass",
+        f"{STORED}::test_claim_goes_to_the_process_that_receives",
+    ),
+    several(
+        "claims on what arrives here are kept",
+        "engine.delivery.on_arrival:ArrivalDelivery.leave",
+        "not self._received.lately(",
+        "not isinstance(",
+        f"{STORED}::test_process_keeps_the_claim_on_what_arrives_there_too",
+    ),
+    several(
+        "claims on the buffers of slow handlers are kept",
+        "engine.delivery.on_arrival:ArrivalDelivery.leave",
+        " or not self.savepoints.times.is_quick(record.service)",
+        "",
+        f"{STORED}::test_several_claims_go_to_the_process_that_receives_if_it_could_deliver_on_arrival",
+    ),
+    several(
+        "claims on several buffers are given back",
+        "engine.delivery.several:SeveralBuffers._commit",
+        "self._leave(run.record, claims[run.record.sequence], now)",
+        "pass",
+        f"{STORED}::test_several_claims_go_to_the_process_that_receives_if_it_could_deliver_on_arrival",
+    ),
+    several(
+        "a store that fails then fails no delivery",
+        "engine.delivery.on_arrival:ArrivalDelivery.leave",
+        "except StorageError as error:",
+        "except NotImplementedError as error:",
+        f"{STORED}::test_delivery_has_not_failed_if_its_claim_cannot_be_given_back",
+    ),
+    several(
+        "few sequences are remembered",
+        "engine.delivery.received:Received.note",
+        "while len(self._at) > MOST:",
+        "while False:",
+        f"{RECEIVED}::test_the_oldest_are_forgotten_because_peers_choose_how_many_there_are",
+    ),
+    several(
+        "rows that others have locked are left out",
+        "storage.sql.rmd",
+        "skip_locked=True",
+        "skip_locked=False",
+        f"{STORED}::{HELD}",
+    ),
+    several(
+        "what was left out is not locked",
+        "storage.sql.rmd:SqlRmd.lock",
+        "[name for name in locked if name in self._known] if only_free else locked",
+        "locked",
+        f"{LOCKING}::{LEFT_OUT}",
+    ),
+    several(
+        "objects that others have locked are left out",
+        "storage.memory.locks:HeldLocks.acquire_free",
+        "if self._acquire(kind, name, wait=False)",
+        "if self._acquire(kind, name, wait=False) or True",
+        f"{LOCKING}::{LEFT_OUT}",
+    ),
+)
