@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mercury.errors import MercuryError
-from mercury.statemachine.made_often import made_often
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.application import Transaction
 from mercury.wire.envelope import Payload
 
 
-@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageContext:
     """The facts about a message that its handler or callback gets."""

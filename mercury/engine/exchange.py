@@ -9,7 +9,6 @@ from concurrent.futures import Future
 from dataclasses import InitVar, dataclass, field, replace
 
 from mercury.engine.addresses import server_of
-from mercury.statemachine.made_often import made_often
 from mercury.statemachine.messages import BatchLimits
 from mercury.storage.callers import network_of
 from mercury.storage.names import request_name
@@ -35,7 +34,6 @@ class Purpose(enum.Enum):
     ANSWER = "answer"
 
 
-@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outgoing:
     """One envelope to post; the transaction that decided it is committed."""
@@ -78,7 +76,6 @@ class Outgoing:
         object.__setattr__(self, "error_name", f"answers to {server}" if self.purpose is Purpose.ANSWER else self.url)
 
 
-@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrival:
     """One HTTP message that was received."""
@@ -160,7 +157,6 @@ def responses_in(reply: Envelope | Undecodable | None) -> int:
     return len(reply.body.messages) if isinstance(reply.body, MessageBatch) else 1
 
 
-@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingResponse:
     """The response that may still be sent on this exchange."""
@@ -254,7 +250,6 @@ class HeldExchange:
         self._most = min(self._most, 0 if response.batches is None else response.batches.size)
 
 
-@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The answer to an arrival whose transaction is committed, unless it is ``postponed``."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from mercury.statemachine.faults import Ranges
 from mercury.statemachine.hashed_enum import HashedEnum
-from mercury.statemachine.made_often import made_often
 
 
 class IncompleteSequenceBehavior(HashedEnum):
@@ -85,7 +84,6 @@ class SequenceHeader:
     last: bool = False
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class SequenceAcknowledgement:
     """The numbers of one sequence that its destination has accepted (RM10-SCH-02, RM11-SCH-02)."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 from mercury.errors import ProtocolFault
 from mercury.statemachine.faults import Fault
-from mercury.statemachine.made_often import made_often
 from mercury.statemachine.messages import (
     AckRequested,
     CloseSequence,
@@ -29,7 +28,6 @@ from mercury.wire.spool import Spool
 from mercury.wire.verified import Verified
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class Payload:
     """The application's part of the Body: one element or none.
@@ -85,7 +83,6 @@ Body = (
 EMPTY = Payload(b"")
 
 
-@made_often
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Envelope:
     """A SOAP message with its WS-Addressing properties and WS-RM header blocks, in any version.
@@ -163,7 +160,6 @@ class Rest:
     in_memory: bool = False
 
 
-@made_often
 @dataclass(frozen=True, slots=True)
 class HttpMessage:
     """An HTTP request or reply with its body and the headers of SOAP."""
