@@ -126,7 +126,9 @@ def environment(tree: Path, *, writes: bool = False, postgres: str = "") -> dict
     :param writes: bytecode is written.
     :param postgres: the URL of the server that the tests share; empty = they start one when they need it.
     """
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    # By names and `get`: pytest sets and removes its own variables meanwhile, in another thread.
+    known = {name: os.environ.get(name) for name in list(os.environ) if name != "PYTHONDONTWRITEBYTECODE"}
+    own = {name: value for name, value in known.items() if value is not None}
     chosen = ({} if writes else {"PYTHONDONTWRITEBYTECODE": "1"}) | ({SERVER: postgres} if postgres else {})
     return {**own, "PYTHONPATH": str(tree), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **chosen}
 

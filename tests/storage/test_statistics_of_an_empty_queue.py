@@ -7,6 +7,7 @@ are read.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from itertools import count
 
 import pytest
@@ -26,6 +27,8 @@ REPEATED = 8
 MANY, FEW = 1500, 4
 #: So many are in flight: the others wait, and are not to be read in each transaction.
 WINDOW = 40
+#: A store has no more of them here.
+CONNECTIONS = 3
 ROWS = """
     select relname, seq_tup_read + coalesce(idx_tup_fetch, 0) as read from pg_stat_user_tables
     where starts_with(relname, 'mercury_')
@@ -40,10 +43,15 @@ def execute(store: SqlStore, statement: str) -> None:
 
 
 def rows_read(store: SqlStore) -> dict[str, int]:
-    """How many rows of each table were read, by the only connection of a store."""
-    execute(store, "select pg_stat_force_next_flush()")
-    with store.engine.connect() as connection:
-        return {row.relname: row.read for row in connection.exec_driver_sql(ROWS)}
+    """How many rows of each table were read, by all connections of a store."""
+    with store.transaction() as tx:
+        tx.connection()  # what is kept from transaction to transaction goes to the pool
+    with ExitStack() as stack:  # the connection that was used last is returned last, and taken first again
+        connections = [stack.enter_context(store.engine.connect()) for _ in range(CONNECTIONS)]
+        for connection in connections:
+            connection.exec_driver_sql("select pg_stat_force_next_flush()")
+            connection.commit()
+        return {row.relname: row.read for row in connections[-1].exec_driver_sql(ROWS)}
 
 
 def send(pair: Pair, number: int) -> None:
