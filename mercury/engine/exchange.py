@@ -302,3 +302,5 @@ ACCEPTED = HttpMessage(b"", "", None, 202)
 #: Called once with the answer to an arrival, in a committer's thread. For an exchange that is held for its response
 #: (``answer.held``), the callee calls ``runtime.held_exchanges.let_go`` at the end.
 OnAnswer = Callable[[Answer], None]
+#: An arrival that waits for its transaction, and what gets its answer.
+Waiting = tuple[Arrival, OnAnswer | None]

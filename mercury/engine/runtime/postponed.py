@@ -12,14 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mercury.engine.exchange import Arrival, OnAnswer
+from mercury.engine.exchange import Waiting
 
 #: Seconds until the first attempt; each pause is twice the one before, up to the longest.
 FIRST_PAUSE, LONGEST_PAUSE = 0.002, 0.05
 #: Seconds after which an arrival is refused.
 PATIENCE = 10.0
-
-Waiting = tuple[Arrival, OnAnswer | None]
 
 
 @dataclass(slots=True)

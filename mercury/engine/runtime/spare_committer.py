@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from mercury.engine.exchange import Arrival, OnAnswer
+from mercury.engine.exchange import Arrival, Waiting
 from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.statemachine.messages import (
     CloseSequence,
@@ -31,8 +31,6 @@ OVERDUE = 0.1
 #: Seconds between two looks of the second thread while the calls last.
 PAUSE = 0.05
 
-_Waiting = tuple[Arrival, OnAnswer | None]
-
 
 class SpareCommitter:
     """The second thread.
@@ -45,10 +43,10 @@ class SpareCommitter:
 
     def __init__(
         self,
-        arrivals: ArrivalQueue[_Waiting],
+        arrivals: ArrivalQueue[Waiting],
         late: Callable[[float], frozenset[str]],
         decode: Callable[[HttpMessage, str | None], Envelope | Undecodable],
-        answer: Callable[[list[_Waiting]], None],
+        answer: Callable[[list[Waiting]], None],
     ) -> None:
         self.thread = threading.Thread(target=self._run, name="mercury-committer-2", daemon=True)
         self._arrivals = arrivals
@@ -79,8 +77,8 @@ class SpareCommitter:
 
     def help(self, late: frozenset[str]) -> None:
         """Handle what waits, as much as fits into one transaction, apart from what concerns these sequences."""
-        apart: list[_Waiting] = []
-        others: list[_Waiting] = []
+        apart: list[Waiting] = []
+        others: list[Waiting] = []
         while not others and (waiting := self._arrivals.take_waiting()):  # the first ones may all be set apart
             for arrival, on_answer in waiting:
                 each = self._decoded(arrival), on_answer

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from mercury.engine.exchange import Answer, Arrival, OnAnswer, Outgoing, Step
+from mercury.engine.exchange import Answer, Arrival, OnAnswer, Outgoing, Step, Waiting
 from mercury.engine.runtime.allocator import return_large_blocks
 from mercury.engine.runtime.collector import FrozenObjects
 from mercury.engine.runtime.core import Engine
@@ -21,7 +21,7 @@ from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
 from mercury.engine.runtime.node import INTERVAL as NODE_INTERVAL
 from mercury.engine.runtime.node import NodeWorker
 from mercury.engine.runtime.posting import Posting
-from mercury.engine.runtime.postponed import PostponedArrivals, Waiting
+from mercury.engine.runtime.postponed import PostponedArrivals
 from mercury.engine.runtime.retention import ATTACHMENTS_PAUSE
 from mercury.engine.runtime.spare_committer import SpareCommitter
 from mercury.engine.runtime.transport import ConcurrentTransport, Transport
@@ -304,8 +304,8 @@ class Runtime:
         """
         try:
             with self.held_exchanges.storing():
-                how = {"delivers": delivers, "postpones": postpones}
-                answers = [self._hold(answer) for answer in self._engine.receive(arrivals, self._clock(), **how)]
+                answers = self._engine.receive(arrivals, self._clock(), delivers=delivers, postpones=postpones)
+                answers = [self._hold(answer) for answer in answers]
         except Exception:
             log.exception("%d arrivals could not be handled; they are answered with HTTP status 500", len(arrivals))
             return [UNHANDLED] * len(arrivals)

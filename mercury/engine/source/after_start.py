@@ -29,7 +29,8 @@ def _always() -> float:
     return -math.inf
 
 
-def _never(_endpoint: str) -> bool:
+def none_wait(_endpoint: str) -> bool:
+    """`ThisProcess.creations_wait` where nothing is posted."""
     return False
 
 
@@ -42,7 +43,7 @@ class ThisProcess:
     #: When it has begun to work on the store with its present history, in seconds since the epoch.
     since: Callable[[], float] = _always
     #: Whether creations of sequences wait for exchanges with the server of an endpoint.
-    creations_wait: Callable[[str], bool] = _never
+    creations_wait: Callable[[str], bool] = none_wait
 
     def least_pause(self, endpoint: str) -> float:
         """The shortest retransmission interval of a creation that begins to wait now."""

@@ -17,7 +17,7 @@ from itertools import islice
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
-from mercury.engine.source.after_start import IsInFlight, ThisProcess
+from mercury.engine.source.after_start import IsInFlight, ThisProcess, none_wait
 from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
@@ -56,7 +56,7 @@ class SourceWorker:
         #: Whether the message with this number of a sequence is being posted, or waits to be.
         self.is_in_flight: IsInFlight = _never
         #: Whether creations of sequences wait for exchanges with the server of an endpoint.
-        self.creations_wait: Callable[[str], bool] = _none_waits
+        self.creations_wait: Callable[[str], bool] = none_wait
 
     def run_once(self, now: float) -> Step:
         """Do the due work. Returns the posts to make; their transactions are committed."""
@@ -250,8 +250,4 @@ class SourceWorker:
 
 
 def _never(_record_id: str, _number: int, _acknowledged: bool) -> bool:
-    return False
-
-
-def _none_waits(_endpoint: str) -> bool:
     return False

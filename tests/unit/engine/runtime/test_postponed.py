@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from mercury.engine.exchange import Arrival
+from mercury.engine.exchange import Arrival, Waiting
 from mercury.engine.runtime import postponed
 from mercury.engine.runtime.postponed import PATIENCE as MOST_SECONDS
-from mercury.engine.runtime.postponed import PostponedArrivals, Waiting
+from mercury.engine.runtime.postponed import PostponedArrivals
 from mercury.wire.envelope import HttpMessage
 from tests.acceptance.processes import eventually
 from tests.patience import patience

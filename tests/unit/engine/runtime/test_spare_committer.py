@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mercury import Mercury, Service
 from mercury.engine.delivery import on_arrival
-from mercury.engine.exchange import Answer, Arrival, OnAnswer, Outgoing, Purpose
+from mercury.engine.exchange import Arrival, OnAnswer, Outgoing, Purpose
 from mercury.engine.runtime import spare_committer
 from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.engine.runtime.spare_committer import OVERDUE, SpareCommitter, names_of
@@ -18,12 +17,9 @@ from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVers
 from mercury.wire.decode import decode
 from mercury.wire.envelope import EMPTY, Envelope, HttpMessage, Undecodable
 from tests.acceptance.processes import eventually
-from tests.patience import patience
-from tests.scenario.foreign import RM11_SOAP12, Foreign, identifier_in
-from tests.scenario.harness import NOTE, name_of
+from tests.hanging_desk import FOREIGN, PATIENCE, Desk
+from tests.scenario.harness import name_of
 
-PATIENCE = patience(30.0)
-FOREIGN = Foreign(RM11_SOAP12)
 LATE, OTHER = "urn:late", "urn:other"
 
 
@@ -260,56 +256,14 @@ def test_thread_ends_when_it_is_told_to(running: Committer, late: frozenset[str]
 # --- in a process -----------------------------------------------------------------------------------------------------
 
 
-class Desk:
-    """A process whose handler, usually quick, waits for `over` when it gets ``note slow``."""
-
-    def __init__(self, mercury: Mercury) -> None:
-        self.mercury = mercury
-        self.over, self.began = threading.Event(), threading.Event()
-        self.handled: list[str] = []
-
-    def note(self, text: str) -> None:
-        if "slow" in text:
-            self.began.set()
-            assert self.over.wait(PATIENCE)
-        self.handled.append(text)
-
-    def post(self, http: HttpMessage) -> queue.Queue[Answer]:
-        """Returns at once; the queue gets the answer."""
-        answers: queue.Queue[Answer] = queue.Queue()
-        assert self.mercury.running_runtime is not None
-        self.mercury.running_runtime.submit(Arrival(http=http, service="orders", peer="192.0.2.1"), answers.put)
-        return answers
-
-    def open(self) -> str:
-        return identifier_in(self.post(FOREIGN.create()).get(timeout=PATIENCE).http)
-
-    def know(self) -> None:
-        """The handler is known to be quick."""
-        self.post(FOREIGN.note(self.open(), 1, "known")).get(timeout=PATIENCE)
-        eventually(lambda: self.handled, "it is handled")
-        assert self.mercury.running_runtime is not None
-        delivery = self.mercury.running_runtime._engine.on_arrival
-        assert delivery is not None
-        eventually(lambda: delivery.savepoints.times.is_quick("orders"), "its time is known")
-
-
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     """A process that helps itself as soon as a call has begun."""
     monkeypatch.setattr(spare_committer, "OVERDUE", 0.0)
     monkeypatch.setattr(spare_committer, "PAUSE", 0.0)
     monkeypatch.setattr(on_arrival, "SECONDS", 0.0)
-    service = Service("orders")
-    mercury = Mercury("memory:")
-    made = Desk(mercury)
-
-    @service.operation("Note", action=NOTE)
-    def note(body: bytes) -> None:
-        made.note(body.decode())
-
-    mercury.add_service(service)
-    with mercury:
+    made = Desk("memory:")
+    with made.mercury:
         made.know()
         yield made
         made.over.set()
