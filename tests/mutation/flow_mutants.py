@@ -392,9 +392,35 @@ FLOW = (
     ),
     Mutant(
         "a stopped runtime leaves its process frozen",
-        (Change("mercury.engine.runtime.collector:FrozenObjects.thaw", "if self._frozen:", "if False:"),),
+        (Change("mercury.engine.runtime.collector:Collector.restore", "if self._frozen:", "if False:"),),
         test="tests/unit/engine/runtime/test_collector.py"
-        "::test_of_two_runtimes_in_a_process_the_first_freezes_and_thaws",
+        "::test_of_two_runtimes_in_a_process_the_first_changes_and_restores_it",
+    ),
+    Mutant(
+        "a stopped runtime leaves its threshold of garbage",
+        (
+            Change(
+                "mercury.engine.runtime.collector:Collector.restore", "if self._before is not None and", "if False and"
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_collector.py"
+        "::test_of_two_runtimes_in_a_process_the_first_changes_and_restores_it",
+    ),
+    Mutant(
+        "the application's threshold of garbage is changed",
+        (Change("mercury.engine.runtime.collector:Collector.adapt", "if young in DEFAULTS:", "if True:"),),
+        test="tests/unit/engine/runtime/test_collector.py::test_threshold_that_the_application_has_set_stays",
+    ),
+    Mutant(
+        "the application's threshold of garbage is lost",
+        (
+            Change(
+                "mercury.engine.runtime.collector:Collector.restore",
+                "if self._before is not None and gc.get_threshold()[0] == YOUNG:",
+                "if self._before is not None:",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_collector.py::test_threshold_that_the_application_sets_meanwhile_stays",
     ),
     Mutant(
         "work on a key costs the acknowledgement",

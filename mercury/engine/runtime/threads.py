@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from mercury.engine.exchange import Answer, Arrival, OnAnswer, Outgoing, Step, Waiting
 from mercury.engine.runtime.allocator import return_large_blocks
-from mercury.engine.runtime.collector import FrozenObjects
+from mercury.engine.runtime.collector import Collector
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
@@ -92,7 +92,7 @@ class Runtime:
         retention: Worker | None = None,
     ) -> None:
         self.held_exchanges = HeldExchanges(ids=engine.ids)
-        self._frozen = FrozenObjects()
+        self._collector = Collector()
         self._engine = engine
         self._transport = transport
         self._settings = settings
@@ -166,7 +166,7 @@ class Runtime:
         """Start all threads."""
         self._started = True
         return_large_blocks()
-        self._frozen.freeze()
+        self._collector.adapt()
         self._committer.start()
         self._spare.thread.start()
         self._postponed.thread.start()
@@ -208,7 +208,7 @@ class Runtime:
         ending.start()
         ending.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         self._transport.close()
-        self._frozen.thaw()
+        self._collector.restore()
 
     @property
     def _pool_threads(self) -> list[threading.Thread]:
