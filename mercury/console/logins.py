@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hmac
-from collections import OrderedDict, deque
+from collections import deque
 
+from mercury.bounded import BoundedDict
 from mercury.console.users import ConsoleRole, ConsoleUser, clean_name
 
 #: Failed attempts of one network within `WINDOW` seconds, after which further ones are not checked.
@@ -35,7 +36,7 @@ class Logins:
         self._tokens = ((token, ConsoleRole.OPERATOR), (reader_token, ConsoleRole.READER))
         #: The time until which each ticket is accepted, and the name of its user.
         self._tickets: dict[str, tuple[float, str]] = {}
-        self._failed: OrderedDict[str, deque[float]] = OrderedDict()
+        self._failed: BoundedDict[str, deque[float]] = BoundedDict(NETWORKS)
 
     def add_ticket(self, ticket: str, name: str, now: float) -> None:
         """Accept a ticket once, within `TICKET_LIFETIME`, as an operator's token.
@@ -60,9 +61,6 @@ class Logins:
         if user is None:
             failed.append(now)
             self._failed[network] = failed
-            self._failed.move_to_end(network)
-            if len(self._failed) > NETWORKS:
-                self._failed.popitem(last=False)
         else:
             self._failed.pop(network, None)
         return user

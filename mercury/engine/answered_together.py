@@ -8,9 +8,9 @@ only in the answers to batches.
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from mercury.bounded import BoundedDict
 from mercury.storage.records import SequenceKey
 
 #: Seconds after which it is tried again whether more requests are answered together.
@@ -37,8 +37,7 @@ class AnsweredTogether:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        #: The key whose limit was set longest ago comes first.
-        self._limits: OrderedDict[SequenceKey, _Limit] = OrderedDict()
+        self._limits: BoundedDict[SequenceKey, _Limit] = BoundedDict(MOST_KEYS)
 
     def most(self, key: SequenceKey, now: float) -> int | None:
         """The most requests of a batch; ``None`` = as many as one may have.
@@ -62,7 +61,4 @@ class AnsweredTogether:
         if responses >= requests:
             return
         with self._mutex:
-            self._limits.pop(key, None)
             self._limits[key] = _Limit(max(1, responses or requests // SMALLER), now + REMEMBERED)
-            if len(self._limits) > MOST_KEYS:
-                self._limits.popitem(last=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from mercury.bounded import BoundedDict
 
 #: The interval in seconds of log lines that are logged once at a time.
 LOG_INTERVAL = 60.0
@@ -19,8 +19,8 @@ class LogLimiter:
     def __init__(self, most: int, within: float) -> None:
         self._most = most
         self._within = within
-        #: By subject: the start of its count and the number of lines; the oldest count first.
-        self._counted: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        #: By subject: the start of its count and the number of lines.
+        self._counted: BoundedDict[str, tuple[float, int]] = BoundedDict(MAX_SUBJECTS)
 
     def allow(self, about: str, now: float) -> bool:
         """Whether a line may be logged; if so, it is counted."""
@@ -30,8 +30,6 @@ class LogLimiter:
         if count >= self._most:
             return False
         self._counted[about] = since, count + 1
-        if len(self._counted) > MAX_SUBJECTS:
-            self._counted.popitem(last=False)
         return True
 
     def left(self, about: str) -> int:

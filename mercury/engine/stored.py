@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from mercury.bounded import BoundedDict
 
 #: Bytes for which a total is used for a second: the store reads a row for every few hundred of them.
 BYTES_PER_SECOND = 64 * 1024**2
@@ -40,9 +41,8 @@ class StoredBytes:
     """
 
     def __init__(self, most: int) -> None:
-        self._most = most
         self._mutex = threading.Lock()
-        self._totals: OrderedDict[str | None, _Total] = OrderedDict()
+        self._totals: BoundedDict[str | None, _Total] = BoundedDict(most)
 
     def of(self, name: str | None, now: float, read: Callable[[], int], limit: int | None = None) -> int:
         """The bytes that are stored under a name (``None`` = in all), including the latest ones of this process.
@@ -61,9 +61,6 @@ class StoredBytes:
         with self._mutex:
             again_at = now + max(SHORTEST, size / BYTES_PER_SECOND)
             self._totals[name] = _Total(size, 0, now, again_at)
-            self._totals.move_to_end(name)
-            while len(self._totals) > self._most:
-                self._totals.popitem(last=False)
         return size
 
     def forget(self, name: str | None) -> None:

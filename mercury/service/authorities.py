@@ -10,11 +10,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import ssl
-from collections import OrderedDict
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from mercury.bounded import BoundedDict
 from mercury.errors import ConfigurationError
 
 log = logging.getLogger("mercury.tls")
@@ -64,7 +64,7 @@ class Authorities:
         #: been opened with a previous context.
         self._names: dict[bytes, str] = {}
         #: The authorities' names by the fingerprints of the peers' certificates.
-        self._remembered: OrderedDict[str, str] = OrderedDict()
+        self._remembered: BoundedDict[str, str] = BoundedDict(REMEMBERED)
 
     @property
     def in_identities(self) -> bool:
@@ -144,8 +144,6 @@ class Authorities:
             # The last certificate is not an authority's: ``tls.client_ca`` holds the peer's own certificate.
             itself = distinguished_name(connection.getpeercert() or {}) if len(chain) == 1 else ""
             self._remembered[fingerprint] = self._names.get(chain[-1]) or _marked(itself, chain[-1])
-            if len(self._remembered) > REMEMBERED:
-                self._remembered.popitem(last=False)
         if fingerprint in self._remembered:
             self._remembered.move_to_end(fingerprint)
         return self._remembered.get(fingerprint)

@@ -6,11 +6,12 @@ import math
 import threading
 import time
 from collections import Counter as Numbers
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
+from mercury.bounded import BoundedDict
 from mercury.engine.events import (
     Acknowledged,
     DeadLettered,
@@ -60,15 +61,13 @@ class Awaited:
     def __init__(self) -> None:
         self._mutex = threading.Lock()
         #: By sequence: the highest number of each post, its time, and how many messages it had.
-        self._posts: OrderedDict[str, deque[tuple[int, float, int]]] = OrderedDict()
+        self._posts: BoundedDict[str, deque[tuple[int, float, int]]] = BoundedDict(MOST_SEQUENCES)
 
     def add(self, sequence: str, highest: int, messages: int, now: float) -> None:
         with self._mutex:
             posts = self._posts.get(sequence)
             if posts is None:
                 posts = self._posts[sequence] = deque(maxlen=MOST_POSTS)
-                if len(self._posts) > MOST_SEQUENCES:
-                    self._posts.popitem(last=False)
             posts.append((highest, now, messages))
 
     def take(self, sequence: str, highest: int) -> list[tuple[float, int]]:

@@ -19,12 +19,14 @@ ALLOWED = MappingProxyType(
     {
         # For its type hints only: the fault that an error carries.
         "mercury.errors": ("mercury.statemachine.faults",),
+        # A dictionary of the entries that were set last.
+        "mercury.bounded": (),
         # Reads a value of which only some are possible.
         "mercury.choices": ("mercury.errors",),
         # Texts for people: of the command line, the operations and the console.
         "mercury.texts": (),
         "mercury.statemachine": ("mercury.errors",),
-        "mercury.storage": ("mercury.errors", "mercury.statemachine"),
+        "mercury.storage": ("mercury.errors", "mercury.bounded", "mercury.statemachine"),
         "mercury.wire": ("mercury.errors", "mercury.statemachine"),
         # Documents about a service, for both sides.
         "mercury.wsdl": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
@@ -32,7 +34,7 @@ ALLOWED = MappingProxyType(
         "mercury.security": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
         "mercury.engine": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.security"),
-            "mercury.choices",
+            *("mercury.bounded", "mercury.choices"),
         ),
         "mercury.client": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
@@ -40,14 +42,16 @@ ALLOWED = MappingProxyType(
         ),
         "mercury.service": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
-            *("mercury.wsdl", "mercury.security.settings"),
+            *("mercury.wsdl", "mercury.security.settings", "mercury.bounded"),
             # What a sequence looks like to people: shown on both sides. It would be better off in the engine.
             "mercury.engine.status",
             # The limits of the listener: a server that the user runs reads them itself.
             "mercury.settings",
         ),
         # Metrics and traces, with their exporters: it reads the store and is told by the engine.
-        "mercury.telemetry": ("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.engine"),
+        "mercury.telemetry": (
+            *("mercury.errors", "mercury.bounded", "mercury.statemachine", "mercury.storage", "mercury.engine"),
+        ),
         "mercury.simulation": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),
         ),
@@ -88,8 +92,9 @@ ALLOWED = MappingProxyType(
         ),
         # The web console, on the operator's layer; of the service it has the requests of HTTP.
         "mercury.console": (
-            *("mercury.errors", "mercury.choices", "mercury.texts", "mercury.statemachine", "mercury.storage"),
-            *("mercury.engine", "mercury.operations", "mercury.client", "mercury.service", "mercury.reconcile"),
+            *("mercury.errors", "mercury.bounded", "mercury.choices", "mercury.texts", "mercury.statemachine"),
+            *("mercury.storage", "mercury.engine", "mercury.operations", "mercury.client", "mercury.service"),
+            "mercury.reconcile",
         ),
         "mercury.console.settings": ("mercury.errors", "mercury.statemachine"),
         # The half of the facade that hosts.

@@ -49,9 +49,9 @@ REQUESTS_IN_BATCHES = (
     ),
     batch(
         "keys are remembered without limit",
-        "engine.answered_together:AnsweredTogether.answered",
-        "len(self._limits) > MOST_KEYS",
-        "False",
+        "engine.answered_together:AnsweredTogether.__init__",
+        "BoundedDict(MOST_KEYS)",
+        "BoundedDict(MOST_KEYS**9)",
         f"{TOGETHER}::test_memory_has_a_limit_and_the_oldest_keys_give_way",
     ),
     batch(

@@ -84,9 +84,9 @@ EXCHANGES = (
     ),
     exchanges(
         "servers that are remembered",
-        "ExchangeLimits.of",
-        "if len(self._servers) > MOST_SERVERS:",
-        "if False:",
+        "ExchangeLimits.__init__",
+        "BoundedDict(MOST_SERVERS)",
+        "BoundedDict(MOST_SERVERS**9)",
         "test_servers_that_peers_name_are_remembered_up_to_a_limit",
     ),
     Mutant(
@@ -389,6 +389,16 @@ FLOW = (
         "messages gather with acknowledgements",
         (Change("mercury.engine.exchange:Arrival.is_acknowledgement", "and envelope.body is EMPTY", ""),),
         test="tests/unit/engine/test_arrivals.py::test_only_acknowledgements_in_a_reply_can_wait",
+    ),
+    Mutant(
+        "what is remembered has no limit",
+        (Change("mercury.bounded:BoundedDict.__setitem__", "while len(self) > self._most:", "while False:"),),
+        test="tests/unit/test_bounded.py::test_the_entry_that_was_set_longest_ago_is_dropped",
+    ),
+    Mutant(
+        "what was set again is forgotten first",
+        (Change("mercury.bounded:BoundedDict.__setitem__", "self.pop(key, None)", "pass"),),
+        test="tests/unit/test_bounded.py::test_an_entry_that_is_set_again_is_the_newest_and_drops_none",
     ),
     Mutant(
         "a stopped runtime leaves its process frozen",

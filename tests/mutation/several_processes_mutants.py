@@ -134,9 +134,9 @@ SEVERAL_PROCESSES = (
     ),
     several(
         "few sequences are remembered",
-        "engine.delivery.received:Received.note",
-        "while len(self._at) > MOST:",
-        "while False:",
+        "engine.delivery.received:Received.__init__",
+        "BoundedDict(MOST)",
+        "BoundedDict(MOST**9)",
         f"{RECEIVED}::test_the_oldest_are_forgotten_because_peers_choose_how_many_there_are",
     ),
     several(

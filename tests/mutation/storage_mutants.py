@@ -368,8 +368,8 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.transaction:SqlTransaction._complete",
-                "if marker is None or not (self._announced is not None or isinstance(error, TransientStorageError)):",
-                "if marker is None or not isinstance(error, TransientStorageError):",
+                "refused = self._announced is None and not isinstance(error, TransientStorageError)",
+                "refused = not isinstance(error, TransientStorageError)",
             ),
         ),
         test="tests/storage/test_lost_answer.py::test_a_notification_that_fails_does_not_fail_the_commit_before_it",

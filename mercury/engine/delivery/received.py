@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Iterable
+
+from mercury.bounded import BoundedDict
 
 #: Seconds after its last arrival for which a sequence counts as one that arrives here.
 LATELY = 5.0
@@ -17,7 +18,7 @@ class Received:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._at: OrderedDict[str, float] = OrderedDict()
+        self._at: BoundedDict[str, float] = BoundedDict(MOST)
 
     def note(self, sequences: Iterable[str], at: float) -> None:
         """Something of these sequences has arrived.
@@ -27,9 +28,6 @@ class Received:
         with self._mutex:
             for sequence in sequences:
                 self._at[sequence] = at
-                self._at.move_to_end(sequence)
-            while len(self._at) > MOST:
-                self._at.popitem(last=False)
 
     def lately(self, sequence: str, now: float) -> bool:
         """Whether something of a sequence has arrived in the last seconds.

@@ -7,9 +7,9 @@ a row of a source sequence that the peer does not know; see `Role.REPLY`.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from dataclasses import replace
 
+from mercury.bounded import BoundedDict
 from mercury.engine.addresses import server_of
 from mercury.engine.application import FUTURE
 from mercury.engine.destination.batch import Batch
@@ -39,7 +39,7 @@ class UnansweredCreations:
     """Counts, by source sequence, CreateSequence messages that HTTP accepted and that are not answered."""
 
     def __init__(self) -> None:
-        self._counts: OrderedDict[str, int] = OrderedDict()
+        self._counts: BoundedDict[str, int] = BoundedDict(REMEMBERED)
 
     def limit_reached(self, record_id: str) -> bool:
         """Count another one. Returns whether the limit is reached: then no answer is expected any more."""
@@ -47,8 +47,6 @@ class UnansweredCreations:
         if count >= MAX_UNANSWERED:
             return True
         self._counts[record_id] = count
-        if len(self._counts) > REMEMBERED:
-            self._counts.popitem(last=False)
         return False
 
 

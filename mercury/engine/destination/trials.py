@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from mercury.bounded import BoundedDict
 from mercury.engine.addresses import endpoint_of
 from mercury.engine.exchange import Outgoing
 from mercury.statemachine.retransmission import Backoff, is_due
@@ -82,9 +82,9 @@ class Trials:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        self._failing: OrderedDict[Recipient, _Failures] = OrderedDict()
+        self._failing: BoundedDict[Recipient, _Failures] = BoundedDict(KNOWN)
         #: Deferred sequences with their recipients; the one deferred longest ago comes first.
-        self._put_off: OrderedDict[str, Recipient] = OrderedDict()
+        self._put_off: BoundedDict[str, Recipient] = BoundedDict(KNOWN)
 
     @property
     def all_work(self) -> bool:
@@ -117,12 +117,10 @@ class Trials:
             later = self._put(sequence, recipient, now)
             known = self._failing.get(recipient)
             if known is None:
-                known = self._failing[recipient] = _Failures()
+                known = _Failures()
             elif known.trying is None:
                 return later  # posted before the first failure
-            self._failing.move_to_end(recipient)
-            if len(self._failing) > KNOWN:
-                self._failing.popitem(last=False)
+            self._failing[recipient] = known
             known.failures += 1
             known.failed, known.trying = now, None
             known.next = now + PAUSES.delay(known.failures, 0.0)
@@ -140,7 +138,4 @@ class Trials:
 
     def _put(self, sequence: str, recipient: Recipient, now: float) -> float:
         self._put_off[sequence] = recipient
-        self._put_off.move_to_end(sequence)
-        if len(self._put_off) > KNOWN:
-            self._put_off.popitem(last=False)
         return now + LONGEST

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from collections import OrderedDict
+
+from mercury.bounded import BoundedDict
 
 #: The exchanges with a server of which nothing is known, since foreign servers often have a dozen threads; and the
 #: fewest that failures leave, so that a network that loses much is used at all.
@@ -169,15 +170,13 @@ class ExchangeLimits:
     def __init__(self, most: int, first: int = FIRST, least: int = LEAST) -> None:
         self._most, self._first, self._least = most, first, least
         #: By server; the one that was used longest ago comes first.
-        self._servers: OrderedDict[str, ExchangeLimit] = OrderedDict()
+        self._servers: BoundedDict[str, ExchangeLimit] = BoundedDict(MOST_SERVERS)
 
     def of(self, server: str, now: float) -> ExchangeLimit:
         """The limit of a server with which no exchange is open."""
         found = self._servers.get(server)
         if found is None:
             found = self._servers[server] = ExchangeLimit(self._most, now, self._first, self._least)
-            if len(self._servers) > MOST_SERVERS:
-                self._servers.popitem(last=False)
         else:
             self._servers.move_to_end(server)
             found.used(now)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import enum
 import logging
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Protocol
 
+from mercury.bounded import BoundedDict
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
 from mercury.engine.runtime.helper_threads import HelperThreads
@@ -19,8 +19,6 @@ from mercury.errors import StorageError, TransportError
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.runtime")
-
-V = TypeVar("V")
 
 #: The most addresses, and the most destinations, of which is known which store they have.
 MOST = 10_000
@@ -81,9 +79,9 @@ class StoreGuard:
         self._clock = clock
         self._helpers = helpers
         self._mutex = threading.Lock()
-        self._stated: OrderedDict[str, str | _Nothing] = OrderedDict()
+        self._stated: BoundedDict[str, str | _Nothing] = BoundedDict(MOST)
         #: The store of each destination, by the last sequence that was worked on.
-        self._expected: OrderedDict[str, str] = OrderedDict()
+        self._expected: BoundedDict[str, str] = BoundedDict(MOST)
         self._notes = LogLimiter(MOST_NOTES, LOG_INTERVAL)
 
     def start(self) -> None:
@@ -100,7 +98,7 @@ class StoreGuard:
         """A post with the store that it is meant for: that of the destination, if its own sequence does not say."""
         with self._mutex:
             if outgoing.store is not None:
-                _put(self._expected, outgoing.url, outgoing.store)
+                self._expected[outgoing.url] = outgoing.store
                 return outgoing
             expected = self._expected.get(outgoing.url) if outgoing.purpose in _UNMARKED else None
         return outgoing if expected is None else replace(outgoing, store=expected)
@@ -137,9 +135,9 @@ class StoreGuard:
         with self._mutex:
             before = self._stated.get(address, _Nothing.UNHEARD)
             if result.store is not None:
-                _put(self._stated, address, result.store)
+                self._stated[address] = result.store
             elif before is _Nothing.UNHEARD and _answers(result):
-                _put(self._stated, address, _Nothing.STATES_NONE)
+                self._stated[address] = _Nothing.STATES_NONE
         found = result.store
         if found is None and probe and isinstance(before, str) and before != expected:
             found = before
@@ -170,10 +168,3 @@ class StoreGuard:
 def _answers(reply: HttpMessage) -> bool:
     """Whether a reply is from the endpoint, as far as it shows, and not the error page of a proxy."""
     return reply.status < 300 or "xml" in reply.content_type
-
-
-def _put(known: OrderedDict[str, V], name: str, value: V) -> None:
-    known[name] = value
-    known.move_to_end(name)
-    if len(known) > MOST:
-        known.popitem(last=False)

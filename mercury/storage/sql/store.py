@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import URL, Connection, select
 
+from mercury.bounded import BoundedDict
 from mercury.errors import StorageError
 from mercury.storage.api import Capabilities, CommitListener, KeyListener, Topic, Transaction
 from mercury.storage.claims import ACTIVE_MEMBER, Claim, WorkFilter
@@ -18,7 +19,6 @@ from mercury.storage.maintenance import Pauses
 from mercury.storage.nodes import Node, Traffic
 from mercury.storage.records import SequenceKey
 from mercury.storage.sql import attachments, claims, clocks, gauges, nodes, retention, work
-from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect
@@ -82,7 +82,7 @@ class SqlStore:
         #: Seconds since the epoch.
         self.clock = clock
         #: A cache of the keys of sequences by identifier and by MessageID of CreateSequence: they never change.
-        self.remembered_keys: BoundedDict[SequenceKey] = BoundedDict(REMEMBERED)
+        self.remembered_keys: BoundedDict[str, SequenceKey] = BoundedDict(REMEMBERED)
         #: Makes transactions that other databases may take part in; ``None`` = no databases were named.
         self.coordinator: TransactionCoordinator | None = None
         #: The claim of `guard_all`.

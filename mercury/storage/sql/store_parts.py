@@ -7,9 +7,9 @@ from typing import Protocol
 
 from sqlalchemy import Engine
 
+from mercury.bounded import BoundedDict
 from mercury.storage.claims import Claim
 from mercury.storage.records import SequenceKey
-from mercury.storage.sql.bounded import BoundedDict
 from mercury.storage.sql.commit_markers import CommitMarkers
 from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect
@@ -43,7 +43,7 @@ class StoreParts(Protocol):
         """Whether the database has deferrable constraints."""
 
     @property
-    def remembered_keys(self) -> BoundedDict[SequenceKey]: ...
+    def remembered_keys(self) -> BoundedDict[str, SequenceKey]: ...
 
     @property
     def clock(self) -> Callable[[], float]:

@@ -175,7 +175,8 @@ class SqlTransaction(ApplicationPart):
         try:
             self.commit_store()
         except StorageError as error:
-            if marker is None or not (self._announced is not None or isinstance(error, TransientStorageError)):
+            refused = self._announced is None and not isinstance(error, TransientStorageError)
+            if marker is None or refused:
                 raise
             self._connected().invalidate()
             self.outcome = Outcome(ending=Ending.UNKNOWN)

@@ -1,0 +1,30 @@
+"""A dictionary that keeps only the entries that were set last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class BoundedDict(OrderedDict[K, V]):
+    """Drops the entry that was set longest ago when there are more than allowed. An entry that is set again, or moved
+    (`move_to_end`), counts as the newest one.
+
+    Any number of threads may set and read entries, but another one may not find an entry at the moment that it is set
+    again.
+
+    :param most: how many entries it keeps.
+    """
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def __setitem__(self, key: K, value: V) -> None:
+        self.pop(key, None)
+        super().__setitem__(key, value)
+        while len(self) > self._most:
+            self.popitem(last=False)
