@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import OrderedDict
 from typing import TypeVar
 
@@ -13,8 +14,7 @@ class BoundedDict(OrderedDict[K, V]):
     """Drops the entry that was set longest ago when there are more than allowed. An entry that is set again, or moved
     (`move_to_end`), counts as the newest one.
 
-    Any number of threads may set and read entries, but another one may not find an entry at the moment that it is set
-    again.
+    Any number of threads may set and read entries.
 
     :param most: how many entries it keeps.
     """
@@ -24,7 +24,8 @@ class BoundedDict(OrderedDict[K, V]):
         self._most = most
 
     def __setitem__(self, key: K, value: V) -> None:
-        self.pop(key, None)
         super().__setitem__(key, value)
+        with contextlib.suppress(KeyError):  # another thread may have dropped it meanwhile
+            self.move_to_end(key)
         while len(self) > self._most:
             self.popitem(last=False)

@@ -397,7 +397,7 @@ FLOW = (
     ),
     Mutant(
         "what was set again is forgotten first",
-        (Change("mercury.bounded:BoundedDict.__setitem__", "self.pop(key, None)", "pass"),),
+        (Change("mercury.bounded:BoundedDict.__setitem__", "self.move_to_end(key)", "pass"),),
         test="tests/unit/test_bounded.py::test_an_entry_that_is_set_again_is_the_newest_and_drops_none",
     ),
     Mutant(
