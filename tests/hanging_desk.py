@@ -62,3 +62,10 @@ class Desk:
         delivery = self.engine.on_arrival
         assert delivery is not None
         eventually(lambda: delivery.savepoints.times.is_quick("orders"), "its time is known")
+
+    def be_quick(self) -> None:
+        """The handler counts as quick, however long its calls took on a busy machine."""
+        delivery = self.engine.on_arrival
+        assert delivery is not None
+        for _ in range(10):
+            delivery.savepoints.times.took(["orders"], 0.0, 1, 1)

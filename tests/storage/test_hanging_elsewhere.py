@@ -40,7 +40,9 @@ def desks(postgres_url: str) -> Iterator[tuple[Desk, Desk]]:
 def test_process_receives_everything_else_while_a_handler_hangs_in_another_one(desks: tuple[Desk, Desk]) -> None:
     first, second = desks
     hanging = first.open()
+    first.be_quick()
     assert reply(first.post(FOREIGN.note(hanging, 1))) == "acknowledgement"
+    first.be_quick()
     slow = first.post(FOREIGN.note(hanging, 2, "slow"))
     assert first.began.wait(PATIENCE)
     waits = second.post(FOREIGN.note(hanging, 3))
