@@ -6,6 +6,7 @@ import queue
 import threading
 
 from mercury import Mercury, Service
+from mercury.engine.delivery.call_times import CallTimes
 from mercury.engine.exchange import Answer, Arrival
 from mercury.engine.runtime.core import Engine
 from mercury.wire.envelope import HttpMessage
@@ -44,6 +45,13 @@ class Desk:
         assert self.mercury.running_runtime is not None
         return self.mercury.running_runtime._engine
 
+    @property
+    def times(self) -> CallTimes:
+        """How long the calls of its handler have taken."""
+        delivery = self.engine.on_arrival
+        assert delivery is not None
+        return delivery.savepoints.times
+
     def post(self, http: HttpMessage) -> queue.Queue[Answer]:
         """Returns at once; the queue gets the answer."""
         answers: queue.Queue[Answer] = queue.Queue()
@@ -59,13 +67,9 @@ class Desk:
         known = self.post(FOREIGN.note(self.open(), 1, "known")).get(timeout=PATIENCE)
         assert name_of(known.http) == "acknowledgement"
         eventually(lambda: self.handled, "it is handled")
-        delivery = self.engine.on_arrival
-        assert delivery is not None
-        eventually(lambda: delivery.savepoints.times.is_quick("orders"), "its time is known")
+        eventually(lambda: self.times.is_quick("orders"), "its time is known")
 
     def be_quick(self) -> None:
         """The handler counts as quick, however long its calls took on a busy machine."""
-        delivery = self.engine.on_arrival
-        assert delivery is not None
         for _ in range(10):
-            delivery.savepoints.times.took(["orders"], 0.0, 1, 1)
+            self.times.took(["orders"], 0.0, 1, 1)

@@ -144,7 +144,7 @@ class Authorities:
             # The last certificate is not an authority's: ``tls.client_ca`` holds the peer's own certificate.
             itself = distinguished_name(connection.getpeercert() or {}) if len(chain) == 1 else ""
             self._remembered[fingerprint] = self._names.get(chain[-1]) or _marked(itself, chain[-1])
-        if fingerprint in self._remembered:
+        elif fingerprint in self._remembered:
             self._remembered.move_to_end(fingerprint)
         return self._remembered.get(fingerprint)
 
