@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Change, Mutant
 
+TIMES = "tests/unit/engine/delivery/test_call_times.py"
 DELIVERED = "tests/scenario/test_delivery_on_arrival.py"
 LONG = "tests/scenario/test_long_calls_on_arrival.py"
 LEFT = "tests/scenario/test_left_to_the_invoker.py"
@@ -211,9 +212,30 @@ ARRIVALS = (
     arrival(
         "only handlers that are known to be quick",
         "delivery.call_times:CallTimes.is_quick",
-        "self._of_call.get(service, SLOW) <= QUICK",
+        "self._of_call.get(service, math.inf) <= longest",
         "True",
         f"{DELIVERED}::test_first_message_of_a_service_is_stored_because_nobody_knows_how_long_its_handler_takes",
+    ),
+    arrival(
+        "first calls may take longer",
+        "delivery.call_times:CallTimes.is_quick",
+        "QUICK if self._calls[service] >= FIRST_CALLS else SLOW",
+        "QUICK",
+        f"{TIMES}::test_service_whose_first_calls_open_its_connections_may_be_quick",
+    ),
+    arrival(
+        "not only first calls decide",
+        "delivery.call_times:CallTimes.is_quick",
+        "QUICK if self._calls[service] >= FIRST_CALLS else SLOW",
+        "SLOW",
+        f"{TIMES}::test_service_that_is_known_well_is_quick_only_if_its_calls_are",
+    ),
+    arrival(
+        "many calls say more than one",
+        "delivery.call_times:CallTimes.took",
+        "(each - before) * calls / (calls + 1)",
+        "(each - before) / 2",
+        f"{TIMES}::test_many_quick_calls_weigh_more_than_one_slow_one",
     ),
     arrival(
         "a thread that delivers from the buffer is not joined",

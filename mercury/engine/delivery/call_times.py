@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import Counter
 from collections.abc import Collection
 
 #: Seconds of a call, on average, up to which one thread takes all buffers that are due, and up to which it takes a part
 #: of them. Above that it takes one.
 QUICK, SLOW = 0.005, 0.02
+#: So many calls do not show yet whether a service is quick.
+FIRST_CALLS = 20
 #: The part of the buffers that one thread takes, if calls may wait for something.
 PART = 4
 #: Seconds of calls after which a transaction with several buffers ends: other threads cannot take its buffers before.
@@ -19,18 +23,25 @@ class CallTimes:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        #: Seconds of a call by service, and of a buffer. The last ones weigh as much as all before.
+        #: How many calls were timed, by service.
+        self._calls: Counter[str | None] = Counter()
+        #: Seconds of a call by service, and of a buffer.
         self._of_call: dict[str | None, float] = {}
         self._of_buffer = 0.0
 
     def took(self, services: Collection[str | None], seconds: float, calls: int, buffers: int) -> None:
-        """Note how long so many calls of these services took, for the messages of so many buffers."""
+        """Note how long so many calls of these services took, for the messages of so many buffers.
+
+        One call weighs as much as all before, and several weigh more.
+        """
         if not calls:
             return
+        each = seconds / calls
         with self._mutex:
             for service in services:
-                before = self._of_call.get(service, seconds / calls)
-                self._of_call[service] = (before + seconds / calls) / 2
+                before = self._of_call.get(service, each)
+                self._of_call[service] = before + (each - before) * calls / (calls + 1)
+                self._calls[service] += calls
             self._of_buffer = (self._of_buffer + seconds / buffers) / 2
 
     def may_share(self, service: str | None) -> bool:
@@ -38,8 +49,12 @@ class CallTimes:
         return self._of_call.get(service, SLOW) < SLOW
 
     def is_quick(self, service: str | None) -> bool:
-        """Whether calls of a service are known to wait for nothing: arrivals may wait for them."""
-        return self._of_call.get(service, SLOW) <= QUICK
+        """Whether calls of a service wait for nothing as far as is known: arrivals may wait for them.
+
+        The first calls of a process may take longer: the application opens its connections in them.
+        """
+        longest = QUICK if self._calls[service] >= FIRST_CALLS else SLOW
+        return self._of_call.get(service, math.inf) <= longest
 
     @property
     def are_quick(self) -> bool:

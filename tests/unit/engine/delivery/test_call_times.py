@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mercury.engine.delivery.call_times import PART, QUICK, SLOW, TOGETHER_SECONDS, CallTimes
+from mercury.engine.delivery.call_times import FIRST_CALLS, PART, QUICK, SLOW, TOGETHER_SECONDS, CallTimes
 
 
 def times(seconds: float, service: str = "orders", buffers: int = 10) -> CallTimes:
@@ -57,3 +57,30 @@ def test_service_that_becomes_slow_is_called_for_one_buffer_again() -> None:
     for _ in range(5):
         found.took(["orders"], 0.0, 1, 1)
     assert found.most(100) > 1
+
+
+def test_service_whose_first_calls_open_its_connections_may_be_quick() -> None:
+    found = CallTimes()
+    found.took(["orders"], 3 * QUICK, 1, 1)
+    assert found.is_quick("orders")
+
+
+def test_service_that_hangs_in_its_first_call_is_not_quick() -> None:
+    found = CallTimes()
+    assert not found.is_quick("orders")
+    found.took(["orders"], 2 * SLOW, 1, 1)
+    assert not found.is_quick("orders")
+
+
+def test_service_that_is_known_well_is_quick_only_if_its_calls_are() -> None:
+    found = CallTimes()
+    for _ in range(FIRST_CALLS):
+        found.took(["orders"], 2 * QUICK, 1, 1)
+    assert not found.is_quick("orders")
+
+
+def test_many_quick_calls_weigh_more_than_one_slow_one() -> None:
+    found = CallTimes()
+    found.took(["orders"], 10 * SLOW, 1, 1)
+    found.took(["orders"], 0.0, 100, 1)
+    assert found.is_quick("orders")
