@@ -1,9 +1,9 @@
 """Measure Mercury beside what a user would pick instead: ``python -m benchmarks [PART ...] [options]``.
 
-Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``, ``console``, ``metrics``, ``dev``; all
-by default. Each figure is printed as it is found, and appended to ``results.jsonl`` as a line of JSON; the tables and
-plots of the results are written after each step. What the targets compare is measured first. A run that was cut short,
-by hand or by ``--minutes``, is continued by the same command with ``--resume``.
+Parts: ``ways`` (or ``rivals``), ``costs``, ``growth``, ``reconcile``, ``stage``, ``console``, ``metrics``,
+``processes``, ``dev``; all by default. Each figure is printed as it is found, and appended to ``results.jsonl`` as a
+line of JSON; the tables and plots of the results are written after each step. What the targets compare is measured
+first. A run that was cut short, by hand or by ``--minutes``, is continued by the same command with ``--resume``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from benchmarks.steps import Course, Wanted, all_steps, left_out
 from benchmarks.ways import connect
 from mercury.postgres.embedded import EmbeddedPostgres
 
-PARTS = ("ways", "costs", "growth", "reconcile", "stage", "console", "metrics", "dev")
+PARTS = ("ways", "costs", "growth", "reconcile", "stage", "console", "metrics", "processes", "dev")
 #: Settings of the one PostgreSQL server: durable, and with the times of commits.
 SETTINGS = {"track_commit_timestamp": "on", "max_connections": "200", "shared_buffers": "256MB"}
 

@@ -1,4 +1,4 @@
-"""The same drain with the metrics on and off, many times in turns: what a small difference costs.
+"""The same drain in two ways, many times in turns: what a small difference makes.
 
 One way alone differs by tens of percent from round to round on a small machine. The drains of a turn follow each other
 at once, their order changes from turn to turn, and each turn gives one ratio. A third way, which is the second one
@@ -9,46 +9,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from benchmarks import ways
 from benchmarks.rounds import Bench, Record, Round, progress, quantile
 
-#: Twelve turns have each of the six orders of three ways twice.
-TURNS, ROWS = 12, 3000
 ON, OFF, AGAIN = "metrics on", "metrics off", "metrics off, again"
-WAYS: Mapping[str, str] = {ON: ways.METRICS, OFF: ways.SAME, AGAIN: ways.SAME}
+TWO, ONE, ONE_AGAIN = "two processes", "one process", "one process, again"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Ways that are compared."""
+
+    #: Each with its name in the records; the second one is what the others are compared with.
+    ways: Mapping[str, str]
+    #: A multiple of six has each of the six orders of three ways equally often.
+    turns: int
+    rows: int
+
+
+METRICS = Comparison(ways={ON: ways.METRICS, OFF: ways.SAME, AGAIN: ways.SAME}, turns=12, rows=3000)
+PROCESSES = Comparison(ways={TWO: ways.TWO_PROCESSES, ONE: ways.KEYS, ONE_AGAIN: ways.KEYS}, turns=12, rows=10_000)
 #: What is added up: the processes of Mercury, without PostgreSQL.
 MERCURY = ("client", "server")
 #: The shares of the ratios that are below the figures, by the end of their names.
 SHARES = {"": 0.5, "_quarter": 0.25, "_three_quarters": 0.75}
 
 
-def metrics_in_turns(bench: Bench, turns: int = TURNS, rows: int = ROWS) -> Iterator[Record]:
-    """Drains with the metrics on, and again without them, against the same with them off: a record of each turn, and
-    one for all."""
-    mine = replace(bench, rows=rows, settle=min(bench.settle, 0.3))
+def compared_in_turns(bench: Bench, comparison: Comparison) -> Iterator[Record]:
+    """Drains of all ways in turns: a record of each turn and way, against the second way, and one for all turns."""
+    mine = replace(bench, rows=comparison.rows, settle=min(bench.settle, 0.3))
     mine.runs = bench.runs + 1000  # names of databases that no other part has
     kinds = {kind.name: kind for kind in ways.kinds()}
+    _, base, *_ = comparison.ways
+    others = [name for name in comparison.ways if name != base]
     with ExitStack() as stack:
         rounds = {}
-        for name, kind in WAYS.items():
+        for name, kind in comparison.ways.items():
             run = mine.new_run()
             way = kinds[kind].make(mine.postgres, mine.folder, run)
             stack.callback(mine.drop, run)
             rounds[name] = Round(mine, way, None)
         found: list[Record] = []
-        for number, of_turn in in_turns({name: each.drain for name, each in rounds.items()}, turns):
-            for name in (ON, AGAIN):
-                ratios = compared(of_turn[name], of_turn[OFF])
+        for number, of_turn in in_turns({name: each.drain for name, each in rounds.items()}, comparison.turns):
+            for name in others:
+                ratios = compared(of_turn[name], of_turn[base])
                 progress(f"turn {number}: {name}: CPU {ratios['cpu_ratio']:.3f}, rows/s {ratios['rows_ratio']:.3f}")
-                found.append({"part": "pair", "what": name, "turn": number, "rows": rows, **ratios})
+                found.append({"part": "pair", "what": name, "turn": number, "rows": comparison.rows, **ratios})
                 yield found[-1]
         for each in rounds.values():
             each.check()
-        for name in (ON, AGAIN):
+        for name in others:
             mine_only = [each for each in found if each["what"] == name]
-            yield {"part": "pairs", "what": name, "turns": turns, "rows": rows, **summary(mine_only)}
+            size = {"turns": comparison.turns, "rows": comparison.rows}
+            yield {"part": "pairs", "what": name, "against": base, **size, **summary(mine_only)}
 
 
 def in_turns(runs: Mapping[str, Callable[[], Record]], turns: int) -> Iterator[tuple[int, dict[str, Record]]]:

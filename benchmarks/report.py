@@ -114,9 +114,10 @@ def other_tables(records: list[Record]) -> str:
         ),
         (
             "pairs",
-            "Drains in turns, against the metrics off",
+            "Drains in turns, two ways beside each other",
             (
                 "what",
+                "against",
                 "turns",
                 "rows",
                 "cpu_ratio",

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,6 @@ def all_steps(bench: Bench, wanted: Wanted, new_database: Callable[[str], str]) 
     many = [step for step in grown if step.name == f"growth: sequences {SEQUENCES}"]
     late = [step for step in grown if step not in many]
     folder, quick = bench.folder, wanted.quick
-    turns = (3, 100) if quick else (pairs.TURNS, pairs.ROWS)
     rows = 20_000 if quick else 1_000_000
     by_part: list[tuple[str, list[Step]]] = [
         ("ways", first),
@@ -88,7 +87,8 @@ def all_steps(bench: Bench, wanted: Wanted, new_database: Callable[[str], str]) 
         ("dev", [Step("dev", partial(dev_start.all_starts, folder), 20)]),
         ("reconcile", [Step(f"reconcile: {rows} rows", partial(costs.reconciled, rows), 60)]),
         ("console", _of_consoles(wanted.console, new_database, folder)),
-        ("metrics", [Step(f"metrics: {turns[0]} turns", partial(pairs.metrics_in_turns, bench, *turns), 300)]),
+        ("metrics", [_in_turns("metrics", bench, pairs.METRICS, quick=quick)]),
+        ("processes", [_in_turns("processes", bench, pairs.PROCESSES, quick=quick)]),
         ("ways", others),
         ("growth", late),
         ("stage", [Step("stage", partial(stage.all_stages, new_database, folder, quick=quick), 240)]),
@@ -118,6 +118,11 @@ def _one_way(bench: Bench, kind: Kind, number: int, skipped: set[str]) -> Iterab
     speeds = (f"{record['phase']} {float(str(record['rows_per_second'])):.0f}/s" for record in found)
     progress(f"  {', '.join(speeds)}")
     return found
+
+
+def _in_turns(name: str, bench: Bench, comparison: pairs.Comparison, *, quick: bool) -> Step:
+    mine = replace(comparison, turns=3, rows=100) if quick else comparison
+    return Step(f"{name}: {mine.turns} turns", partial(pairs.compared_in_turns, bench, mine), 600)
 
 
 def _of_growth(bench: Bench, wanted: Wanted) -> Iterator[Step]:

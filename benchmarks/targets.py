@@ -231,6 +231,12 @@ TARGETS = (
         _against("drain", ways.TWO_PROCESSES, ways.KEYS),
     ),
     Target(
+        "the same, drains in turns",
+        1.2,
+        1.5,
+        lambda results: results.one("rows_ratio", part="pairs", what=pairs.TWO),
+    ),
+    Target(
         "simulation, CPU seconds a seed of 100 messages",
         0.12,
         0.06,

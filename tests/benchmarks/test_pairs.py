@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from benchmarks.pairs import AGAIN, OFF, ON, compared, in_turns, summary
+from benchmarks.pairs import AGAIN, OFF, ON, TWO, compared, in_turns, summary
 from benchmarks.rounds import Record
 from benchmarks.targets import TARGETS, Results
 
@@ -39,6 +39,8 @@ def test_ratios_are_those_of_one_turn() -> None:
     assert found["cpu_ratio"] == pytest.approx(1.02), "PostgreSQL is not counted"
     assert found["rows_ratio"] == pytest.approx(0.9)
     records = [{"part": "pairs", "what": ON, **found}, {"part": "pairs", "what": AGAIN, "cpu_ratio": 9.0}]
+    records.append({"part": "pairs", "what": TWO, "rows_ratio": 1.3})
     verdicts = {target.name: target.verdict(Results(records)) for target in TARGETS}
     (cpu,) = (each for name, each in verdicts.items() if name.startswith("CPU seconds of Mercury"))
     assert cpu == (pytest.approx(1.02), "met")
+    assert verdicts["the same, drains in turns"] == (1.3, "met")
