@@ -219,15 +219,29 @@ ARRIVALS = (
     arrival(
         "first calls may take longer",
         "delivery.call_times:CallTimes.is_quick",
-        "QUICK if self._calls[service] >= FIRST_CALLS else SLOW",
+        "QUICK if service in self._begun else SLOW",
         "QUICK",
         f"{TIMES}::test_service_whose_first_calls_open_its_connections_may_be_quick",
     ),
     arrival(
         "not only first calls decide",
         "delivery.call_times:CallTimes.is_quick",
-        "QUICK if self._calls[service] >= FIRST_CALLS else SLOW",
+        "QUICK if service in self._begun else SLOW",
         "SLOW",
+        f"{TIMES}::test_service_that_is_known_well_is_quick_only_if_its_calls_are",
+    ),
+    arrival(
+        "first calls weigh nothing after a quick one",
+        "delivery.call_times:CallTimes.took",
+        "before = each",
+        "pass",
+        f"{TIMES}::test_first_calls_are_forgotten_as_soon_as_one_is_quick",
+    ),
+    arrival(
+        "first calls end although none was quick",
+        "delivery.call_times:CallTimes.took",
+        " or self._calls[service] >= FIRST_CALLS",
+        "",
         f"{TIMES}::test_service_that_is_known_well_is_quick_only_if_its_calls_are",
     ),
     arrival(

@@ -80,7 +80,7 @@ def test_first_message_of_a_service_is_stored_because_nobody_knows_how_long_its_
 def test_messages_of_a_service_whose_handler_takes_long_are_stored() -> None:
     desk = Desk(known=False)
     sequence = desk.open()
-    desk.node.on_call = taking(desk, 0.006)
+    desk.node.on_call = taking(desk, 0.021)
     desk.note(sequence, 1)
     desk.work()
     desk.note(sequence, 2)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 #: Seconds of a call, on average, up to which one thread takes all buffers that are due, and up to which it takes a part
 #: of them. Above that it takes one.
 QUICK, SLOW = 0.005, 0.02
-#: So many calls do not show yet whether a service is quick.
+#: After so many calls of a service, none of which was quick, it is slow.
 FIRST_CALLS = 20
 #: The part of the buffers that one thread takes, if calls may wait for something.
 PART = 4
@@ -23,8 +23,9 @@ class CallTimes:
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
-        #: How many calls were timed, by service.
+        #: How many calls were timed, by service; and the services that have had their first calls.
         self._calls: Counter[str | None] = Counter()
+        self._begun: set[str | None] = set()
         #: Seconds of a call by service, and of a buffer.
         self._of_call: dict[str | None, float] = {}
         self._of_buffer = 0.0
@@ -32,7 +33,8 @@ class CallTimes:
     def took(self, services: Collection[str | None], seconds: float, calls: int, buffers: int) -> None:
         """Note how long so many calls of these services took, for the messages of so many buffers.
 
-        One call weighs as much as all before, and several weigh more.
+        One call weighs as much as all before, and several weigh more. The first calls of a process may take longer,
+        because the application opens its connections in them: they weigh nothing as soon as one was quick.
         """
         if not calls:
             return
@@ -40,8 +42,11 @@ class CallTimes:
         with self._mutex:
             for service in services:
                 before = self._of_call.get(service, each)
-                self._of_call[service] = before + (each - before) * calls / (calls + 1)
                 self._calls[service] += calls
+                if service not in self._begun and (each <= QUICK or self._calls[service] >= FIRST_CALLS):
+                    self._begun.add(service)
+                    before = each
+                self._of_call[service] = before + (each - before) * calls / (calls + 1)
             self._of_buffer = (self._of_buffer + seconds / buffers) / 2
 
     def may_share(self, service: str | None) -> bool:
@@ -49,11 +54,8 @@ class CallTimes:
         return self._of_call.get(service, SLOW) < SLOW
 
     def is_quick(self, service: str | None) -> bool:
-        """Whether calls of a service wait for nothing as far as is known: arrivals may wait for them.
-
-        The first calls of a process may take longer: the application opens its connections in them.
-        """
-        longest = QUICK if self._calls[service] >= FIRST_CALLS else SLOW
+        """Whether calls of a service wait for nothing as far as is known: arrivals may wait for them."""
+        longest = QUICK if service in self._begun else SLOW
         return self._of_call.get(service, math.inf) <= longest
 
     @property

@@ -80,7 +80,15 @@ def test_service_that_is_known_well_is_quick_only_if_its_calls_are() -> None:
 
 
 def test_many_quick_calls_weigh_more_than_one_slow_one() -> None:
+    found = times(0.0)
+    found.took(["orders"], 10 * SLOW, 1, 1)
+    assert not found.is_quick("orders")
+    found.took(["orders"], 0.0, 100, 1)
+    assert found.is_quick("orders")
+
+
+def test_first_calls_are_forgotten_as_soon_as_one_is_quick() -> None:
     found = CallTimes()
     found.took(["orders"], 10 * SLOW, 1, 1)
-    found.took(["orders"], 0.0, 100, 1)
+    found.took(["orders"], QUICK, 1, 1)
     assert found.is_quick("orders")
