@@ -9,6 +9,7 @@ STORY = "tests/scenario/test_buffer_remaining.py"
 ENDS = "tests/scenario/test_ends_by_the_destination.py"
 POOL = "tests/unit/engine/runtime/test_sender_pool.py"
 
+SHARED = "tests/storage/test_shared_keys.py"
 LIMIT = "tests/unit/engine/runtime/test_exchange_limit.py"
 
 
@@ -344,6 +345,38 @@ FLOW = (
         "messages of a stream wait for its last acknowledgement",
         (Change("mercury.engine.destination.dispatch:_take_along", "(all_arrived or appended.pause)", "all_arrived"),),
         test="tests/unit/engine/test_appended.py::test_each_acknowledgement_of_a_stream_takes_along_what_has_gathered",
+    ),
+    Mutant(
+        "one process takes all keys",
+        (Change("mercury.engine.source.worker:SourceWorker._turn", "self._context.others and not step.more", "False"),),
+        test=f"{SHARED}::test_keys_that_are_due_at_once_are_shared_by_two_processes",
+    ),
+    Mutant(
+        "what a process leaves to others waits",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._turn",
+                "step.more, ready = len(mine) < len(ready), mine",
+                "ready = mine",
+            ),
+        ),
+        test=f"{SHARED}::test_process_takes_all_keys_that_the_other_one_leaves",
+    ),
+    Mutant(
+        "a process shares what it has",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._shared",
+                'if claims.current(f"rms {key.digest}", now) is None',
+                "",
+            ),
+        ),
+        test=f"{SHARED}::test_messages_under_keys_that_a_process_has_leave_in_one_turn",
+    ),
+    Mutant(
+        "all processes prefer the same keys",
+        (Change("mercury.engine.source.worker:SourceWorker._shared", "{claims.owner} ", ""),),
+        test=f"{SHARED}::test_two_processes_that_look_at_the_same_time_prefer_different_keys",
     ),
     Mutant(
         "a window is refilled without the claim",

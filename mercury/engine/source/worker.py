@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -74,6 +75,9 @@ class SourceWorker:
         keys = self._keys(step, now)
         step.due = self._next_planned
         ready = [key for key in keys if not self._cool_down.waits(str(key), now)]
+        if self._context.others and not step.more:
+            mine = self._shared(ready, now)
+            step.more, ready = len(mine) < len(ready), mine
         taken = self._context.claims.take_all([f"rms {key.digest}" for key in ready], now)
         claims = {key: claim for key in ready if (claim := taken.get(f"rms {key.digest}")) is not None}
         for key in ready:
@@ -102,6 +106,19 @@ class SourceWorker:
                 log.exception("a sequence cannot be worked on", extra={"key": str(key)})
                 self._cool_down.add(str(key), now)
         step.drained = not step.more and worked == len(keys)
+
+    def _shared(self, keys: Sequence[SequenceKey], now: float) -> list[SequenceKey]:
+        """The keys that this process takes now, where another one may be about to take the same ones.
+
+        A claim stays with its process while there is work. So a process takes half of the keys that it has no claim
+        on, and what is left at its next turns, if no other process has taken it meanwhile (decision 110).
+        """
+        claims = self._context.claims
+        new = [key for key in keys if claims.current(f"rms {key.digest}", now) is None]
+        # Each process prefers other keys.
+        new.sort(key=lambda key: zlib.crc32(f"{claims.owner} {key.digest}".encode()))
+        left = set(new[-(-len(new) // 2) :])
+        return [key for key in keys if key not in left]
 
     def _keys(self, step: Step, now: float) -> Sequence[SequenceKey]:
         """The keys to work on. The store is searched for them unless the commits since the last turn have named all."""

@@ -61,6 +61,7 @@ def context(store: Failing) -> Any:
         settings=EngineSettings(),
         outages=Outages(),
         rates=None,
+        others=False,
         appended=AppendedKeys(),
     )
 
