@@ -224,22 +224,31 @@ class Round:
         """Rows that arrived in earlier phases: those in memory count anew in each process."""
         return 0 if self._way.together else self._next - 1
 
+    def _carry_first(self, application: Child, running: Running, before: int) -> int:
+        """Carry rows until all processes have worked, one in each sequence; returns how many.
+
+        :param before: the rows that have arrived already.
+        """
+        rows = self._way.first_rows
+        first, last = self._take(rows)
+        application.ask(f"{first} {last} {rows} 0")
+        self._wait_for(running, before + rows)
+        return rows
+
     def stream(self) -> Record:
         """The application commits rows one by one while they are carried."""
         self._bench.checkpoint()
         before = self._arrived_before()
         with self._application() as application, started(self._way, application) as running:
-            first, _ = self._take(1)
-            application.ask(f"{first} {first} 1 0")
-            self._wait_for(running, before + 1)  # all processes are running
+            before += self._carry_first(application, running, before)
             usage = Usage(self._bench, running, self._broker, commits=True)
             low, high = self._take(self._bench.rows)
             application.ask(f"{low} {high} 1 0")
-            self._wait_for(running, before + 1 + self._bench.rows)
+            self._wait_for(running, before + self._bench.rows)
             return usage.end(self._bench.rows)
 
     def drain(self) -> Record:
-        """A committed backlog is carried, after one row.
+        """A committed backlog is carried, after one row in each sequence.
 
         The processes that carry it are paused while it is committed; a store in memory gets it before it sends.
         """
@@ -247,10 +256,7 @@ class Round:
         with self._application() as application, started(self._way, application, sends=False) as running:
             carriers = running.sides["client"]
             if carriers:
-                first, _ = self._take(1)
-                before += 1
-                application.ask(f"{first} {first} 1 0")
-                self._wait_for(running, before)
+                before += self._carry_first(application, running, before)
                 time.sleep(self._bench.settle)  # until what follows the arrival is stored
             for child in carriers:
                 child.pause()
@@ -269,13 +275,11 @@ class Round:
         """Milliseconds from the client's commit to the server's, of lone messages."""
         before = self._arrived_before()
         with self._application() as application, started(self._way, application) as running:
-            first, _ = self._take(1)
-            application.ask(f"{first} {first} 1 0")
-            self._wait_for(running, before + 1)
+            before += self._carry_first(application, running, before)
             usage = Usage(self._bench, running, self._broker, commits=True)
             low, high = self._take(self._bench.lone)
             took = application.ask(f"{low} {high} 1 {self._bench.pause}")
-            self._wait_for(running, before + 1 + self._bench.lone)
+            self._wait_for(running, before + self._bench.lone)
             found = usage.end(self._bench.lone)
         waits = commit_to_commit(self._way, low) if self._way.moves_backlog else [float(each) for each in took]
         milliseconds = [1000 * seconds for seconds in waits]

@@ -57,6 +57,8 @@ class Way:
     together: bool = False
     #: It has phases of a stream and a drain; the base for latency has neither.
     moves_backlog: bool = True
+    #: After so many rows all its processes have carried something.
+    first_rows: int = 1
     #: All rows have one order; with several keys each key has its own.
     ordered: bool = True
 
@@ -185,7 +187,7 @@ def mercury_way(
     template = Spec(store="memory:", ports=ports, **options)
     client, server = template, template
     way = Way(name=run, processes={}, application=[], arrivals=partial(_in_memory, template.asks))
-    way.ordered = template.keys == 1
+    way.ordered, way.first_rows = template.keys == 1, template.keys
     if metrics:
         way.environment["MERCURY_METRICS_ENABLED"] = "true"
     if store == "memory":
