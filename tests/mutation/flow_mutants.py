@@ -347,6 +347,18 @@ FLOW = (
         test="tests/unit/engine/test_appended.py::test_each_acknowledgement_of_a_stream_takes_along_what_has_gathered",
     ),
     Mutant(
+        "PostgreSQL reads all bodies for each of several keys",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._commit_together",
+                "tx.rms.lock(claims, records=True)",
+                "tx.rms.lock(claims)",
+            ),
+        ),
+        test="tests/storage/test_statistics_of_an_empty_queue.py"
+        "::test_a_source_that_works_on_several_keys_together_searches_too",
+    ),
+    Mutant(
         "one process takes all keys",
         (Change("mercury.engine.source.worker:SourceWorker._turn", "self._context.others and not step.more", "False"),),
         test=f"{SHARED}::test_keys_that_are_due_at_once_are_shared_by_two_processes",

@@ -24,7 +24,7 @@ NOW = 1_800_000_000.0
 #: Executions after which PostgreSQL has kept its plans.
 REPEATED = 8
 #: Messages that come at once; rows of a table that may be read for each of them.
-MANY, FEW = 1500, 4
+MANY, FEW = 1600, 4
 #: So many are in flight: the others wait, and are not to be read in each transaction.
 WINDOW = 40
 #: A store has no more of them here.
@@ -54,29 +54,32 @@ def rows_read(store: SqlStore) -> dict[str, int]:
         return {row.relname: row.read for row in connections[-1].exec_driver_sql(ROWS)}
 
 
-def send(pair: Pair, number: int) -> None:
-    for first in range(0, number, 100):
-        pair.send([f"{each}" for each in range(first, min(first + 100, number))], window=WINDOW)
+def send(pair: Pair, number: int, keys: int = 1) -> None:
+    """Hand over so many messages, as many under each of so many keys."""
+    for key in range(keys):
+        for first in range(0, number // keys, 100):
+            numbers = range(first, min(first + 100, number // keys))
+            pair.send([f"{each}" for each in numbers], key=f"till {key}", window=WINDOW)
 
 
-def plan_for_an_empty_queue(pair: Pair, store: SqlStore, statement: str, *, by: int) -> None:
+def plan_for_an_empty_queue(pair: Pair, store: SqlStore, statement: str, *, by: int, keys: int) -> None:
     """Let PostgreSQL have its statistics while the queue is empty, and keep the plans that it makes then.
 
     :param by: messages at a time.
     """
     for _ in range(REPEATED):
-        send(pair, by)
+        send(pair, by, keys)
         pair.run(NOW)
     execute(store, statement)
     for _ in range(REPEATED):
-        send(pair, by)
+        send(pair, by, keys)
         pair.run(NOW)
 
 
-def moved_behind_an_analysis(pair: Pair, store: SqlStore, statement: str, *, by: int) -> dict[str, int]:
+def moved_behind_an_analysis(pair: Pair, store: SqlStore, statement: str, *, by: int, keys: int = 1) -> dict[str, int]:
     """Let many messages come at once, and check that few rows are read for each; how many of each table were read."""
-    plan_for_an_empty_queue(pair, store, statement, by=by)
-    send(pair, MANY)
+    plan_for_an_empty_queue(pair, store, statement, by=by, keys=keys)
+    send(pair, MANY, keys)
     before = rows_read(store)
     pair.run(NOW)
     assert len(pair.server.handled) == 2 * REPEATED * by + MANY
@@ -91,6 +94,11 @@ def test_a_source_searches_its_rows_by_indexes(placing_store: SqlStore, statemen
     pair = Pair(placing_store, MemoryStore())
     read = moved_behind_an_analysis(pair, placing_store, statement, by=by)
     assert read["mercury_rms_body"] >= MANY, read
+
+
+@pytest.mark.parametrize("statement", ["analyze", "vacuum analyze"])
+def test_a_source_that_works_on_several_keys_together_searches_too(placing_store: SqlStore, statement: str) -> None:
+    moved_behind_an_analysis(Pair(placing_store, MemoryStore()), placing_store, statement, by=8, keys=8)
 
 
 @pytest.mark.parametrize("statement", ["analyze", "vacuum analyze"])

@@ -228,7 +228,7 @@ class SourceWorker:
         with self._context.store.transaction() as tx:
             if pairs:
                 tx.rmd.lock({name for work in works for name in work.ending_pairs(tx)})
-            tx.rms.lock(claims)
+            tx.rms.lock(claims, records=True)
             if len(claims) > ALONE:
                 tx.rms.read_ahead(claims)
             for work in works:
