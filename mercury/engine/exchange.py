@@ -150,11 +150,11 @@ def size_of(envelope: Envelope) -> int | None:
     return None
 
 
-def responses_in(reply: Envelope | Undecodable | None) -> int:
-    """How many messages of a sequence a reply has."""
-    if not isinstance(reply, Envelope) or reply.sequence is None:
+def messages_in(envelope: Envelope | Undecodable | None) -> int:
+    """How many messages of a sequence an envelope has."""
+    if not isinstance(envelope, Envelope) or envelope.sequence is None:
         return 0
-    return len(reply.body.messages) if isinstance(reply.body, MessageBatch) else 1
+    return len(envelope.body.messages) if isinstance(envelope.body, MessageBatch) else 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

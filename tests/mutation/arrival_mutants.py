@@ -14,6 +14,7 @@ RESPONSES = "tests/scenario/test_responses_on_arrival.py"
 ANSWERED = "tests/storage/test_responses_on_arrival.py"
 WAITS = "tests/storage/test_executed_with_the_commit.py"
 QUEUE = "tests/unit/engine/runtime/test_group_commit.py"
+DIVIDED = "tests/unit/engine/runtime/test_divided_arrivals.py"
 
 
 def arrival(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -341,6 +342,41 @@ ARRIVALS = (
         "max(0, min(len(arrivals), self._most_waiting - len(self._waiting)))",
         "min(len(arrivals), self._most_waiting - len(self._waiting))",
         f"{QUEUE}::test_queue_that_has_more_than_it_may_because_some_were_put_back_takes_no_other",
+    ),
+    arrival(
+        "a transaction takes no more calls than it has time for",
+        "runtime.group_commit:ArrivalQueue._fitting",
+        "min(fitting, in_time) if seconds <= MOST_DIVIDED else fitting",
+        "fitting",
+        f"{QUEUE}::test_a_transaction_takes_no_more_calls_than_it_has_time_for",
+    ),
+    arrival(
+        "arrivals are not divided if the last one would wait for too long",
+        "runtime.group_commit:ArrivalQueue._fitting",
+        "min(fitting, in_time) if seconds <= MOST_DIVIDED else fitting",
+        "min(fitting, in_time)",
+        f"{QUEUE}::test_arrivals_are_not_divided_if_the_last_one_would_wait_for_too_many_calls",
+    ),
+    arrival(
+        "an arrival with more calls than there is time for is alone",
+        "runtime.group_commit:ArrivalQueue._fitting",
+        "in_time = min(in_time, max(1, count))",
+        "in_time = min(in_time, count)",
+        f"{QUEUE}::test_an_arrival_with_more_calls_than_there_is_time_for_is_alone_in_a_transaction",
+    ),
+    arrival(
+        "the queue knows how long the calls of an arrival take",
+        "runtime.threads:Runtime.__init__",
+        "calls=lambda each: engine.call_seconds(each[0]),",
+        "",
+        f"{DIVIDED}::test_arrivals_that_need_more_calls_than_there_is_time_for_have_transactions_of_their_own",
+    ),
+    arrival(
+        "slow calls are not made on arrival",
+        "delivery.call_times:CallTimes.of_quick",
+        "self._of_call[service] if self.is_quick(service) else 0.0",
+        "self._of_call.get(service, 0.0)",
+        f"{TIMES}::test_seconds_of_a_call_are_known_of_services_with_quick_calls_only",
     ),
     arrival(
         "a busy refusal asks for the acknowledgement of responses",

@@ -160,8 +160,8 @@ DIRECT = (
             (
                 "arrival larger than a transaction",
                 "_fitting",
-                "return max(1, count)",
-                "return count",
+                "fitting = max(1, count)",
+                "fitting = count",
                 "test_an_arrival_larger_than_a_transaction_is_alone_in_one",
             ),
             (

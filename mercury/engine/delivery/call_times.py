@@ -58,6 +58,10 @@ class CallTimes:
         longest = QUICK if service in self._begun else SLOW
         return self._of_call.get(service, math.inf) <= longest
 
+    def of_quick(self, service: str | None) -> float:
+        """Seconds of a call of a service whose calls are quick (`is_quick`); 0 = they are not, or it is not known."""
+        return self._of_call[service] if self.is_quick(service) else 0.0
+
     @property
     def are_quick(self) -> bool:
         """Whether no calls that may share a transaction wait for something: then other threads are of no use."""

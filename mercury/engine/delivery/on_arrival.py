@@ -26,6 +26,7 @@ from mercury.engine.delivery.saving import end_responses, pass_messages, respond
 from mercury.engine.delivery.several import is_simple
 from mercury.engine.delivery.shared import SharedSavepoints
 from mercury.engine.delivery.turns import Turns
+from mercury.engine.exchange import Arrival, messages_in
 from mercury.engine.held_elsewhere import HeldElsewhere
 from mercury.errors import Conflict, StorageError
 from mercury.statemachine import events
@@ -137,6 +138,10 @@ class ArrivalDelivery:
                 self.context.claims.give_back(claim)
             except StorageError as error:
                 self.context.outages.failed(error, f"the claim on the buffer of {record.sequence}")
+
+    def seconds(self, arrival: Arrival) -> float:
+        """How long the calls for an arrival will take, as far as is known; 0 = none is made on arrival."""
+        return self.savepoints.times.of_quick(arrival.service) * messages_in(arrival.envelope) if self.able else 0.0
 
     def _only_stores(self) -> bool:
         """Whether a transaction that begins now only stores."""

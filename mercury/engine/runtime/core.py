@@ -16,7 +16,7 @@ from mercury.engine.delivery.on_arrival import ArrivalDelivery
 from mercury.engine.destination.delivering import reserve_nothing
 from mercury.engine.destination.reception import Reception
 from mercury.engine.destination.worker import DestinationWorker
-from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response, responses_in
+from mercury.engine.exchange import Answer, Arrival, Outgoing, PendingResponse, Purpose, Response, messages_in
 from mercury.engine.ids import Ids
 from mercury.engine.measurements import Measurements
 from mercury.engine.members import Members
@@ -252,7 +252,7 @@ class Engine:
         envelope = self._reception.decode_reply(reply, outgoing.url) if reply.body else None
         if outgoing.held and outgoing.key is not None and outgoing.last is not None and reply.status < 300:
             requests = outgoing.last - (outgoing.number or 0) + 1
-            self._context.answered_together.answered(outgoing.key, requests, responses_in(envelope), now)
+            self._context.answered_together.answered(outgoing.key, requests, messages_in(envelope), now)
         if envelope is None:
             return None
         return Arrival(http=reply, url=outgoing.url, peer=outgoing.url, request=outgoing, envelope=envelope)
@@ -308,6 +308,11 @@ class Engine:
         """The sequences that transactions of arrivals have locked whose calls have taken longer. May be called in any
         thread."""
         return self.on_arrival.late(seconds) if self.on_arrival is not None else frozenset()
+
+    def call_seconds(self, arrival: Arrival) -> float:
+        """How long the calls for an arrival take in the transaction that receives it, in seconds. May be called in any
+        thread."""
+        return self.on_arrival.seconds(arrival) if self.on_arrival is not None else 0.0
 
     def services(self) -> frozenset[str] | None:
         """The services that this process hosts; ``None`` = all."""

@@ -20,6 +20,11 @@ MOST_GATHERED = 0.01
 #: The most bytes of the bodies that one transaction stores, unless it has one arrival only. They are in one statement,
 #: which the driver has in memory as a whole.
 GROUP_COMMIT_BYTES = 8 * 1024 * 1024
+#: Seconds of the calls of handlers in one transaction, unless it has one arrival only: what `ArrivalDelivery` has no
+#: time for is stored, and read again.
+GROUP_COMMIT_CALLS = 0.06
+#: The most seconds of calls that are divided like this: behind more of them an answer would take too long.
+MOST_DIVIDED = 1.0
 
 
 class Condition(Protocol):
@@ -48,6 +53,7 @@ class ArrivalQueue(Generic[T]):
     :param clock: returns the time of a monotonic clock, in seconds.
     :param condition: makes a condition with a lock.
     :param size: the bytes that an arrival counts for `GROUP_COMMIT_BYTES`.
+    :param calls: the seconds that it counts for `GROUP_COMMIT_CALLS`.
     :param can_wait: whether an arrival can wait for others, if all that wait can.
     :param gathers: whether nothing becomes slower if such arrivals wait now; called with the lock of the queue.
     :param pause: seconds from one transaction to the next one of such arrivals; called likewise.
@@ -60,6 +66,7 @@ class ArrivalQueue(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         condition: Callable[[threading.Lock], Condition] = threading.Condition,
         size: Callable[[T], int] = lambda _: 0,
+        calls: Callable[[T], float] = lambda _: 0.0,
         can_wait: Callable[[T], bool] = lambda _: False,
         gathers: Callable[[], bool] = lambda: False,
         pause: Callable[[], float] = lambda: 0.0,
@@ -68,6 +75,7 @@ class ArrivalQueue(Generic[T]):
         self._most = most
         self._clock = clock
         self._size = size
+        self._calls = calls
         self._can_wait = can_wait
         self._gathers = gathers
         self._pause = pause
@@ -180,12 +188,17 @@ class ArrivalQueue(Generic[T]):
 
     def _fitting(self) -> int:
         """How many of the first arrivals share the next transaction."""
-        left = GROUP_COMMIT_BYTES
+        left, seconds = GROUP_COMMIT_BYTES, 0.0
+        fitting = in_time = min(len(self._waiting), self._most)
         for count, arrival in enumerate(islice(self._waiting, self._most)):
             left -= self._size(arrival)
             if left < 0:
-                return max(1, count)
-        return min(len(self._waiting), self._most)
+                fitting = max(1, count)
+                break
+            seconds += self._calls(arrival)
+            if seconds > GROUP_COMMIT_CALLS:
+                in_time = min(in_time, max(1, count))
+        return min(fitting, in_time) if seconds <= MOST_DIVIDED else fitting
 
     def _wait(self, count: int, timeout: float | None) -> None:
         """Wait until so many arrivals wait, or the queue is closed, or for so many seconds."""

@@ -101,6 +101,7 @@ class Runtime:
             settings.queue,
             settings.batch,
             size=lambda each: each[0].size,
+            calls=lambda each: engine.call_seconds(each[0]),
             can_wait=lambda each: each[0].is_acknowledgement,
             gathers=lambda: self._senders.has_waiting,  # messages wait for exchanges: more of them would wait, too
             pause=lambda: engine.source.appended.pause,

@@ -92,3 +92,10 @@ def test_first_calls_are_forgotten_as_soon_as_one_is_quick() -> None:
     found.took(["orders"], 10 * SLOW, 1, 1)
     found.took(["orders"], QUICK, 1, 1)
     assert found.is_quick("orders")
+
+
+def test_seconds_of_a_call_are_known_of_services_with_quick_calls_only() -> None:
+    found = times(QUICK / 2)
+    found.took(["reports"], 11 * SLOW, 10, 10)
+    assert found.of_quick("orders") == pytest.approx(QUICK / 2)
+    assert found.of_quick("reports") == found.of_quick("unknown") == 0.0

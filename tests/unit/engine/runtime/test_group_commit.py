@@ -10,8 +10,10 @@ import pytest
 
 from mercury.engine.runtime.group_commit import (
     GROUP_COMMIT_BYTES,
+    GROUP_COMMIT_CALLS,
     GROUP_COMMIT_LIMIT,
     GROUP_COMMIT_WINDOW,
+    MOST_DIVIDED,
     MOST_GATHERED,
     ArrivalQueue,
 )
@@ -146,6 +148,38 @@ def test_an_arrival_larger_than_a_transaction_is_alone_in_one() -> None:
     queue.put([1, GROUP_COMMIT_BYTES + 1, 1])
     queue.close()
     assert [queue.take(), queue.take(), queue.take()] == [[1], [GROUP_COMMIT_BYTES + 1], [1]]
+
+
+def called(*seconds: float, size: float = 0.0) -> list[list[float]]:
+    """The transactions of arrivals that wait, each with the seconds of its calls.
+
+    :param size: the part of `GROUP_COMMIT_BYTES` that each has.
+    """
+    queue = ArrivalQueue[float](100, MOST, size=lambda _: int(size * GROUP_COMMIT_BYTES), calls=lambda each: each)
+    queue.put(seconds)
+    queue.close()
+    return list(iter(queue.take, []))
+
+
+def test_a_transaction_takes_no_more_calls_than_it_has_time_for() -> None:
+    third = GROUP_COMMIT_CALLS * 0.3
+    assert called(third, third, third, third, 0.0) == [[third, third, third], [third, 0.0]]
+
+
+def test_an_arrival_with_more_calls_than_there_is_time_for_is_alone_in_a_transaction() -> None:
+    long = 2 * GROUP_COMMIT_CALLS
+    assert called(long, 0.0, long) == [[long], [0.0], [long]]
+
+
+def test_arrivals_are_not_divided_if_the_last_one_would_wait_for_too_many_calls() -> None:
+    many = [MOST_DIVIDED / 4] * 5
+    assert called(*many) == [many]
+
+
+def test_arrivals_with_many_bytes_are_divided_however_many_calls_they_have() -> None:
+    long = MOST_DIVIDED / 2
+    assert called(long, long, long, long, size=0.3) == [[long, long, long], [long]]
+    assert called(long, long, long, size=0.4) == [[long], [long], [long]], "what does not fit is not waited for"
 
 
 ACKNOWLEDGEMENTS = (1.0, 1.007, 1.009, 1.011)
