@@ -14,6 +14,7 @@ RESPONSES = "tests/scenario/test_responses_on_arrival.py"
 ANSWERED = "tests/storage/test_responses_on_arrival.py"
 WAITS = "tests/storage/test_executed_with_the_commit.py"
 QUEUE = "tests/unit/engine/runtime/test_group_commit.py"
+FIRST = "tests/storage/test_first_calls.py"
 DIVIDED = "tests/unit/engine/runtime/test_divided_arrivals.py"
 
 
@@ -377,6 +378,34 @@ ARRIVALS = (
         "self._of_call[service] if self.is_quick(service) else 0.0",
         "self._of_call.get(service, 0.0)",
         f"{TIMES}::test_seconds_of_a_call_are_known_of_services_with_quick_calls_only",
+    ),
+    arrival(
+        "a process that receives makes its first call itself",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        "self._claim_first(sequences, now)",
+        "pass",
+        f"{FIRST}::test_no_other_process_takes_the_first_message_of_a_service_that_a_process_receives",
+    ),
+    arrival(
+        "only one buffer is reserved for the first call",
+        "delivery.on_arrival:ArrivalDelivery._claim_first",
+        "self._first.add(service)",
+        "pass",
+        f"{FIRST}::test_other_buffers_that_fill_meanwhile_are_free_for_others",
+    ),
+    arrival(
+        "a process alone reserves nothing for the first call",
+        "delivery.on_arrival:ArrivalDelivery.reserved",
+        "if self.able and self.context.others:",
+        "if self.able:",
+        f"{FIRST}::test_process_alone_takes_no_claims_before_it_delivers",
+    ),
+    arrival(
+        "claims are given back although first calls were slow",
+        "delivery.on_arrival:ArrivalDelivery.leave",
+        "times.may_be_quick(record.service)",
+        "times.is_quick(record.service)",
+        f"{FIRST}::test_claim_goes_to_the_process_that_receives_although_first_calls_have_taken_long",
     ),
     arrival(
         "a busy refusal asks for the acknowledgement of responses",

@@ -58,6 +58,14 @@ class CallTimes:
         longest = QUICK if service in self._begun else SLOW
         return self._of_call.get(service, math.inf) <= longest
 
+    def knows(self, service: str | None) -> bool:
+        """Whether calls of a service were timed."""
+        return service in self._of_call
+
+    def may_be_quick(self, service: str | None) -> bool:
+        """Whether calls of a service are quick, or had no time to become so: those were its first ones."""
+        return service not in self._begun or self.is_quick(service)
+
     def of_quick(self, service: str | None) -> float:
         """Seconds of a call of a service whose calls are quick (`is_quick`); 0 = they are not, or it is not known."""
         return self._of_call[service] if self.is_quick(service) else 0.0

@@ -43,11 +43,11 @@ from mercury.storage.records import (
 )
 
 #: Seconds of calls after which the rest is stored: arrivals wait for their answers meanwhile.
-SECONDS = 0.09
+SECONDS = 0.2
 #: The most messages that wait in a buffer before those that arrive, and are delivered with them.
 MOST_BEFORE = 500
 #: Seconds for which arrivals wait for a thread that delivers from the buffer that they go to.
-PATIENCE = 0.05
+PATIENCE = 0.1
 #: After a transaction that has failed, or a wait in vain, so many transactions only store.
 STORING_TURNS = 20
 
@@ -78,6 +78,8 @@ class ArrivalDelivery:
         self.able = able.delivers_on_arrival and context.stage is None
         #: The sequences whose messages arrive here.
         self._received = Received()
+        #: The services whose first call this process has reserved for itself.
+        self._first: set[str] = set()
         self.answer = answer
         #: The transactions that only store before the next one delivers.
         self._storing = 0
@@ -97,8 +99,9 @@ class ArrivalDelivery:
         """
         times = self.savepoints.times
         names = [name for name, service in sequences.items() if times.is_quick(service)] if self.able else []
-        if self.context.others:
-            self._received.note(names, self.context.claims.monotonic())
+        if self.able and self.context.others:
+            self._received.note(sequences, self.context.claims.monotonic())
+            self._claim_first(sequences, now)
         # While a call takes long, no second one is begun that could too: then no message would be received.
         if not names or self._only_stores() or self.late(SECONDS):
             yield None
@@ -126,10 +129,23 @@ class ArrivalDelivery:
                 self.ended(run)
             self.turns.served(run.delivered)
 
+    def _claim_first(self, sequences: Mapping[str, str | None], now: float) -> None:
+        """Take the claim on one buffer of a service that this process has not called yet.
+
+        Otherwise another process could deliver all that is stored here: this one would never learn that calls are
+        quick, and go on to store.
+        """
+        known = self.savepoints.times.knows
+        for name, service in sequences.items():
+            if service is not None and service not in self._first and not known(service):
+                if self.context.claims.take(f"invoker {name}", now) is not None:
+                    self._first.add(service)
+                return
+
     def leave(self, record: InvokerRecord, claim: Claim, now: float) -> None:
         """Give back the claim on an empty buffer whose messages another process receives: it can deliver them on
         arrival if it has the claim."""
-        if not self.able or not self.context.others or not self.savepoints.times.is_quick(record.service):
+        if not self.able or not self.context.others or not self.savepoints.times.may_be_quick(record.service):
             return
         if is_simple(self.context, record, now) and not self._received.lately(
             record.sequence, self.context.claims.monotonic()

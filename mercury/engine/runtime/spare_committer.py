@@ -27,7 +27,7 @@ from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 log = logging.getLogger("mercury.runtime")
 
 #: Seconds of calls in one transaction after which the second thread begins.
-OVERDUE = 0.1
+OVERDUE = 0.22
 #: Seconds between two looks of the second thread while the calls last.
 PAUSE = 0.05
 
