@@ -394,6 +394,13 @@ ARRIVALS = (
         f"{FIRST}::test_other_buffers_that_fill_meanwhile_are_free_for_others",
     ),
     arrival(
+        "a process does not ask for the claim of another one with each message",
+        "delivery.on_arrival:ArrivalDelivery._claim_first",
+        "self._first_from = monotonic + FIRST_PAUSE",
+        "pass",
+        f"{FIRST}::test_process_whose_messages_another_one_delivers_asks_for_the_claim_now_and_then_only",
+    ),
+    arrival(
         "a process alone reserves nothing for the first call",
         "delivery.on_arrival:ArrivalDelivery.reserved",
         "if self.able and self.context.others:",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mercury.engine.delivery.call_times import QUICK, SLOW, CallTimes
+from mercury.engine.delivery.on_arrival import FIRST_PAUSE
 from mercury.engine.delivery.received import Received
 
 from .test_delivery_on_arrival import NOW, TwoProcesses, store, two
@@ -52,6 +53,23 @@ def test_other_buffers_that_fill_meanwhile_are_free_for_others(two: TwoProcesses
     two.bring("b", key="two")
     two.second.engine.invocation.run_once(NOW)
     assert two.calls == ["b"]
+
+
+def test_process_whose_messages_another_one_delivers_asks_for_the_claim_now_and_then_only(two: TwoProcesses) -> None:
+    """Behind a load balancer it may never have to call a handler."""
+    began(two, CallTimes(), "new")
+    two.of(two.second).bring("a", key="new")  # it has the claim now
+    claims, asked = two.first.engine._context.claims, list[str]()
+    take = claims.take
+    claims.take = lambda resource, now: asked.append(resource) or take(resource, now)  # type: ignore[method-assign, func-returns-value]
+    clock = claims.monotonic()
+    claims.monotonic = lambda: clock
+    for name in ("b", "c", "d"):
+        two.of(two.first).bring(name, key="new")
+    assert len(asked) == 1
+    clock += FIRST_PAUSE
+    two.bring("e", key="new")
+    assert len(asked) == 2
 
 
 def test_process_alone_takes_no_claims_before_it_delivers(two: TwoProcesses) -> None:

@@ -8,6 +8,7 @@ part.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -50,6 +51,8 @@ MOST_BEFORE = 500
 PATIENCE = 0.1
 #: After a transaction that has failed, or a wait in vain, so many transactions only store.
 STORING_TURNS = 20
+#: Seconds until a process tries again to reserve its first call of a service: another one delivers what arrives here.
+FIRST_PAUSE = 1.0
 
 
 class ArrivalDelivery:
@@ -80,6 +83,8 @@ class ArrivalDelivery:
         self._received = Received()
         #: The services whose first call this process has reserved for itself.
         self._first: set[str] = set()
+        #: No first call is reserved before, by the monotonic clock.
+        self._first_from = -math.inf
         self.answer = answer
         #: The transactions that only store before the next one delivers.
         self._storing = 0
@@ -135,12 +140,14 @@ class ArrivalDelivery:
         Otherwise another process could deliver all that is stored here: this one would never learn that calls are
         quick, and go on to store.
         """
-        known = self.savepoints.times.knows
+        known, monotonic = self.savepoints.times.knows, self.context.claims.monotonic()
         for name, service in sequences.items():
-            if service is not None and service not in self._first and not known(service):
-                if self.context.claims.take(f"invoker {name}", now) is not None:
-                    self._first.add(service)
-                return
+            if service is None or service in self._first or known(service) or monotonic < self._first_from:
+                continue
+            if self.context.claims.take(f"invoker {name}", now) is not None:
+                self._first.add(service)
+            else:
+                self._first_from = monotonic + FIRST_PAUSE
 
     def leave(self, record: InvokerRecord, claim: Claim, now: float) -> None:
         """Give back the claim on an empty buffer whose messages another process receives: it can deliver them on
