@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from mercury import Mercury
 from mercury.client.sender import Sender
+from mercury.engine.delivery.call_times import SLOW
 from mercury.relaying import relay_service
 
 #: The URL of the next endpoint.
@@ -30,6 +31,8 @@ class Apart:
         sending = threading.Thread(target=self._sender.send, args=(body,), kwargs=options)
         sending.start()
         sending.join()
+        # A quick call would be made when the message arrives, before it is in the database that this relay reads from.
+        threading.Event().wait(2 * SLOW)
 
 
 class Relay(Mercury):
