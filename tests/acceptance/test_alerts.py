@@ -22,7 +22,7 @@ from tests.acceptance.processes import eventually
 from tests.acceptance.test_stores import POLICY, Desk
 from tests.alerts import GAUGE, GROWTH, MINUTES, alerts, firing, scraped, seen
 from tests.docs.monitoring import rules
-from tests.docs.test_examples import free_port
+from tests.ports import free_port
 
 METRICS = MetricsSettings(enabled=True, interval=0.0)
 SETTINGS = Settings(metrics=METRICS, source=SourcePolicy(batch=1))

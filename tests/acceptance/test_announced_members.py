@@ -31,8 +31,8 @@ from mercury.statemachine.failover import AnnouncedMembers
 from mercury.testing.clock import FakeClock
 from tests.acceptance.app import Note
 from tests.acceptance.processes import Serving, eventually
-from tests.acceptance.test_samples import free_port
 from tests.multicast import free_multicast, missing
+from tests.ports import free_port
 
 pytestmark = pytest.mark.usefixtures("multicast")
 LOOPBACK = "127.0.0.1"

@@ -14,7 +14,7 @@ from mercury.engine.settings import EngineSettings
 from mercury.settings import Settings
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 POLICY = SourcePolicy(retransmission=RetransmissionPolicy(base=0.2, cap=0.4))
 

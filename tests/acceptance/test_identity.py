@@ -17,7 +17,7 @@ from mercury.service.paths import RESPONSES
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, eventually
 from tests.acceptance.test_endpoint import Reply
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 from tests.scenario.foreign import Foreign
 
 TOKENS = {"alpha": "a-secret", "beta": "b-secret"}

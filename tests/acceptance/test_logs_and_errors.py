@@ -15,7 +15,7 @@ import pytest
 from mercury import ConfigurationError, Mercury, SequenceFailed
 from tests.acceptance.app import Ask, Note, Said
 from tests.acceptance.processes import ROOT, Serving, eventually, python, run_by_default
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 NOWHERE = "http://127.0.0.1:1/services/desk"
 

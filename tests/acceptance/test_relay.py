@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from sqlalchemy import create_engine, text
 from mercury import Mercury, MessageContext, Service
 from mercury.engine.runtime.threads import RuntimeSettings
 from tests.acceptance.processes import MERCURY, Running, eventually, get, mercury
+from tests.ports import free_port
 from tests.storage.shop import Order, settings
 
 QUICK = settings(runtime=RuntimeSettings(poll=0.2))
@@ -22,13 +22,6 @@ SOON = {
     "MERCURY_SOURCE_RETRANSMISSION_CAP": "0.5",
 }
 ORDERS, KILLS = 60, (15, 35)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,15 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.processes import MERCURY, Running, Serving, each, get, python
+from tests.ports import free_port
 
 LISTENS = pytest.mark.parametrize("listen", [(), ("--listen",)], ids=["anonymous", "listening"])
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_hello_delivers_each_greeting_once_and_in_order() -> None:

@@ -23,5 +23,5 @@ def test_profile_of_a_short_drain_has_every_part(
         assert part in text
     for side in ("client", "server"):
         assert f"Statements in the database of the {side}" in text
-    assert "mercury/engine/delivery/invocation.py" in text
+    assert "mercury/engine/delivery/handler_call.py" in text
     assert "INSERT received" in text

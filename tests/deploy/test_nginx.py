@@ -22,6 +22,7 @@ from mercury.service.paths import RESPONSES, SERVICES
 from mercury.settings import HttpSettings, Settings
 from tests.acceptance.processes import PATIENCE, ROOT, Running, Serving, eventually, get
 from tests.deploy.app import Ask, Said
+from tests.ports import free_port
 
 CONFIGURATION = ROOT / "deploy/nginx/mercury.conf"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
@@ -46,12 +47,6 @@ http {{
     include {folder}/mercury.conf;
 }}
 """
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def directive(name: str) -> str:

@@ -9,9 +9,10 @@ from urllib.request import urlopen
 
 from mercury import Mercury, events
 from tests.acceptance.processes import Serving, eventually
+from tests.ports import free_port
 
 from .pages import ROOT, section, table
-from .test_examples import files_of, free_port
+from .test_examples import files_of
 
 HOW_TO = ROOT / "docs/how-to/operations.md"
 #: A field as the table shows it.

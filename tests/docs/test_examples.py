@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import sqlite3
 import sys
 from importlib import import_module
@@ -17,17 +16,12 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.processes import MERCURY, Running, Serving, run
+from tests.ports import free_port
 
 from .pages import ROOT, Block, blocks, pages
 
 #: Where the pages say that the server is.
 SHOWN = "127.0.0.1:8000"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def files_of(page: Path) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from urllib.parse import urlsplit
+
+from tests.ports import free_port
 
 from .cells import MERCURY, METRO, Cell
 from .network import Network
@@ -201,9 +202,3 @@ def _until(ask: Callable[[], bool], patience: float) -> None:
 def _root(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])

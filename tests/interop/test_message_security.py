@@ -10,10 +10,10 @@ import pytest
 
 from mercury.wsdl.write_security import RequiredSecurity
 from tests.keys import Keys, keys  # noqa: F401  a fixture
+from tests.ports import free_port
 
 from . import secured
 from .peers import Peer, java_peer, mercury_peer
-from .stage import free_port
 
 COUNT = 20
 NUMBERS = list(range(1, COUNT + 1))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import free_port
+
 from .peers import java_peer, mercury_peer, why_not
-from .stage import free_port
 
 pytestmark = [
     pytest.mark.interop,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from mercury.relaying import relay_service
 from mercury.statemachine.effects import Certainty
 from mercury.storage.letters import DeadLetter, Direction
 from tests.acceptance.processes import eventually
+from tests.ports import free_port
 from tests.reconcile.shop import ORDERS, RECEIVED, changed, config, fill, keys, orders, received
 from tests.storage.shop import EAGER, Order, settings
 
@@ -28,13 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 QUICK = settings(runtime=RuntimeSettings(poll=0.2), source=EAGER)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from mercury.reconcile import Column, Config, Result, Table, Verdict, Where, rec
 from mercury.settings import Settings
 from mercury.storage.administration import Database
 from tests.acceptance.processes import eventually, mercury
+from tests.ports import free_port
 from tests.reconcile.shop import keys
 
 CLIENT, SERVER = "client", "server"
@@ -32,12 +32,6 @@ TABLES = {
 @dataclass(frozen=True)
 class Order:
     id: int
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

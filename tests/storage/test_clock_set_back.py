@@ -13,7 +13,7 @@ from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
 from mercury.statemachine.retransmission import Backoff
 from tests.acceptance.processes import eventually
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 from .shop import Order, Shop, settings
 

@@ -11,7 +11,7 @@ from mercury.engine.settings import EngineSettings
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.attachments import PIECE, Attachments, StoredPart
 from tests.acceptance.processes import eventually
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 from .shop import LOCAL, Order, Shop, settings
 

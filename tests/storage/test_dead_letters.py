@@ -18,7 +18,7 @@ from mercury.storage.claims import Claim
 from mercury.storage.opening import open_store
 from mercury.testing.contract.builders import CHANNEL, FULL_LETTER, KEY, NOW, channel, full_row, letter
 from tests.acceptance.processes import eventually
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 from .shop import Order, Shop, settings
 

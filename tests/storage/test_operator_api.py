@@ -15,7 +15,7 @@ from mercury import ConfigurationError, ConsoleSettings, LetterFilter, Mercury, 
 from mercury.operations.calls.database import CALLS
 from mercury.operations.calls.memory import IN_MEMORY
 from tests.acceptance.processes import PATIENCE
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 from .conftest import Command
 from .shop import Order, Shop, settings

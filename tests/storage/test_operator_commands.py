@@ -24,7 +24,7 @@ from mercury.storage.records import OutboundMessage
 from mercury.storage.sql.overview import StoreOverview
 from mercury.storage.waiting import WaitingFilter
 from tests.acceptance.processes import PATIENCE, eventually, get
-from tests.acceptance.test_samples import free_port
+from tests.ports import free_port
 
 from .conftest import Command
 from .pair import ACTION, Pair, channel
