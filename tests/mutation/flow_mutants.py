@@ -10,6 +10,7 @@ ENDS = "tests/scenario/test_ends_by_the_destination.py"
 POOL = "tests/unit/engine/runtime/test_sender_pool.py"
 
 SHARED = "tests/storage/test_shared_keys.py"
+OF_OTHERS = "tests/storage/test_keys_of_others.py"
 LIMIT = "tests/unit/engine/runtime/test_exchange_limit.py"
 
 
@@ -319,7 +320,7 @@ FLOW = (
         (
             Change(
                 "mercury.engine.appended:AppendedKeys.take",
-                "now < each.until <= now + GATHERED_OF_STREAM",
+                "now < each.until <= now + PAUSES * LONGEST_PAUSE",
                 "each.until > 0",
             ),
         ),
@@ -338,7 +339,7 @@ FLOW = (
     ),
     Mutant(
         "acknowledgements wait although a window is full",
-        (Change("mercury.engine.appended:AppendedKeys.forget", "            self._streams = False\n", ""),),
+        (Change("mercury.engine.appended:AppendedKeys.forget", "            self._pause = 0.0\n", ""),),
         test="tests/unit/engine/test_appended.py::test_messages_that_a_full_window_holds_back_are_no_stream",
     ),
     Mutant(
@@ -389,6 +390,65 @@ FLOW = (
         "all processes prefer the same keys",
         (Change("mercury.engine.source.worker:SourceWorker._shared", "{claims.owner} ", ""),),
         test=f"{SHARED}::test_two_processes_that_look_at_the_same_time_prefer_different_keys",
+    ),
+    Mutant(
+        "keys of other processes are searched for at each notification",
+        (
+            Change(
+                "mercury.engine.appended:AppendedKeys.take",
+                "len(known) + len(elsewhere) < len(appended)",
+                "len(known) < len(appended)",
+            ),
+        ),
+        test=f"{OF_OTHERS}::test_messages_that_gather_do_not_leave_because_another_process_has_a_stream",
+    ),
+    Mutant(
+        "keys of other processes are not searched for again",
+        (Change("mercury.engine.appended:AppendedKeys.take", "gathering | elsewhere", "gathering"),),
+        test=f"{OF_OTHERS}::test_turn_of_its_own_follows_for_what_was_not_searched_for",
+    ),
+    Mutant(
+        "a key whose rows are held back counts as a key of others",
+        (Change("mercury.engine.appended:AppendedKeys.found", "if not is_mine(digest)", ""),),
+        test=f"{OF_OTHERS}::test_key_that_this_process_has_is_searched_for_although_nothing_was_due",
+    ),
+    Mutant(
+        "keys that a search has left out count as keys of others",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._keys",
+                "self._context.others and not step.more",
+                "self._context.others",
+            ),
+        ),
+        test=f"{OF_OTHERS}::test_search_that_has_not_found_all_says_nothing_of_other_processes",
+    ),
+    Mutant(
+        "a clock that is set back, and keys of others",
+        (
+            Change(
+                "mercury.engine.appended:AppendedKeys._is_elsewhere",
+                " <= now + ELSEWHERE",
+                "",
+            ),
+        ),
+        test=f"{OF_OTHERS}::test_after_a_clock_was_set_back_the_keys_of_others_are_searched_for",
+    ),
+    Mutant(
+        "a stream under several keys is none",
+        (
+            Change(
+                "mercury.engine.source.worker:SourceWorker._sent",
+                "0 if asks else sum(gathering)",
+                "0 if asks else max(gathering, default=0)",
+            ),
+        ),
+        test="tests/unit/engine/test_appended.py::test_acknowledgements_of_several_keys_go_on_with_the_stream",
+    ),
+    Mutant(
+        "a transaction that works on no key ends a stream",
+        (Change("mercury.engine.source.worker:SourceWorker._sent", "if works:", "if True:"),),
+        test="tests/unit/engine/test_appended.py::test_transaction_that_works_on_no_key_does_not_end_a_stream",
     ),
     Mutant(
         "a window is refilled without the claim",

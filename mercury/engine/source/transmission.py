@@ -62,7 +62,7 @@ class KeyWork:
         self.due: float | None = None  #: When the key is due next, after its work.
         self.holds_rows = True  #: Messages that are appended to the key after its work get no numbers at once.
         self.gathers = False  #: They may wait until what is on its way is acknowledged.
-        self.one_way = 0  #: How many messages leave, if none is a request.
+        self.sent, self.asks = 0, False  #: How many messages leave, and whether any is a request.
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
 
@@ -191,7 +191,7 @@ class KeyWork:
                 return None
         due = self._choose(due)
         self.bytes += sum(len(row.payload) for row in due)
-        self.one_way = 0 if any(row.expects_response for row in due) else len(due)
+        self.sent, self.asks = len(due), any(row.expects_response for row in due)
         if due:
             again = tuple(row.number or 0 for row in due if row.attempts)
             self._handle(tx, record, events.Transmitted(max(row.number or 0 for row in due), again))

@@ -132,6 +132,9 @@ class SourceWorker:
         if self._work_filter.after != self._last:
             self._work_filter = replace(self._work_filter, after=self._last)
         keys, step.more = self._found.next(now, most)
+        if self._context.others and not step.more:
+            claims = self._context.claims
+            self.appended.found(keys, now, lambda digest: claims.current(f"rms {digest}", now) is not None)
         with self._mutex:  # those that are due now are among the keys, or more are due
             self._planned = {key: due for key, due in self._planned.items() if due > now}
         return keys
@@ -159,10 +162,12 @@ class SourceWorker:
         self.appended.take_of(claims)
         if len(claims) > ALONE:
             tx.rms.read_ahead(claims)
-        process = self._process
+        process, works = self._process, list[KeyWork]()
+        tx.after_commit(partial(self._sent, works))
         for key, claim in claims.items():
             tx.guard(claim)
             work = KeyWork(self._context, key, now, process)
+            works.append(work)
             work.do(tx)
             tx.after_commit(partial(self._done, work))
             tx.after_commit(partial(self._found.worked, key))
@@ -184,13 +189,20 @@ class SourceWorker:
         if work.holds_rows:
             self.appended.forget(work.key)
         else:
-            self.appended.worked(work.key, work.now, gathers=work.gathers, one_way=work.one_way)
+            self.appended.worked(work.key, work.now, gathers=work.gathers)
+
+    def _sent(self, works: Sequence[KeyWork]) -> None:
+        """Note after the commit of a transaction what it has sent."""
+        if works:
+            gathering = [work.sent for work in works if work.gathers and work.sent]
+            asks = any(work.asks for work in works)
+            self.appended.sent(0 if asks else sum(gathering), len(gathering))
 
     def _next_planned(self) -> float | None:
-        gathers = self.appended.due()
+        appended = self.appended.due()
         with self._mutex:
-            planned = min(self._planned.values(), default=gathers)
-        return planned if gathers is None or planned is None else min(planned, gathers)
+            planned = min(self._planned.values(), default=appended)
+        return planned if appended is None or planned is None else min(planned, appended)
 
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None:
         """A transaction with `refill` of these keys failed: their claims may be lost."""
@@ -207,8 +219,11 @@ class SourceWorker:
 
     def next_due(self) -> float | None:
         """When the next work is due without a new event."""
-        gathers = self.appended.due()  # to the store they are due now
-        return self._context.store.next_due(Topic.RMS, self._work_filter) if gathers is None else gathers
+        gathers = self.appended.gathering()  # to the store they are due now
+        if gathers is not None:
+            return gathers
+        due, appended = self._context.store.next_due(Topic.RMS, self._work_filter), self.appended.due()
+        return due if appended is None else min(appended, math.inf if due is None else due)
 
     def _together(self, claims: Mapping[SequenceKey, Claim], now: float) -> Step | None:
         """Work on several keys in one transaction. ``None`` = it has failed, and each key gets one of its own."""
@@ -226,6 +241,7 @@ class SourceWorker:
         works = [KeyWork(self._context, key, now, process, pairs=pairs) for key in claims]
         step, size, last = Step(), 0, self._last
         with self._context.store.transaction() as tx:
+            tx.after_commit(partial(self._sent, works))
             if pairs:
                 tx.rmd.lock({name for work in works for name in work.ending_pairs(tx)})
             tx.rms.lock(claims, records=True)
@@ -255,6 +271,7 @@ class SourceWorker:
             tx.guard(claim)
             work.do(tx)
         self._last = work.owner
+        self._sent([work])
         self._done(work)
         self._tell_stalled(work.step)
         return work.step

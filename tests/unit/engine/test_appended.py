@@ -9,7 +9,16 @@ from typing import NoReturn
 
 import pytest
 
-from mercury.engine.appended import GATHERED, MOST_KEYS, MOST_KNOWN, PAUSE, STREAM, AppendedKeys
+from mercury.engine.appended import (
+    GATHERED,
+    LONGEST_PAUSE,
+    MOST_KEYS,
+    MOST_KNOWN,
+    PAUSE,
+    PAUSE_OF_KEY,
+    STREAM,
+    AppendedKeys,
+)
 from mercury.engine.exchange import Outgoing, Purpose, Step
 from mercury.errors import TransientStorageError
 from mercury.storage.claims import WorkFilter
@@ -187,6 +196,68 @@ def streamed(sending: Sending, count: int = STREAM) -> list[Outgoing]:
 def test_a_stream_makes_acknowledgements_wait_for_more_messages(sending: Sending) -> None:
     assert sending.source.appended.pause == 0.0
     streamed(sending)
+    assert sending.source.appended.pause == PAUSE
+
+
+class SeveralKeys:
+    """Keys whose sequences exist; nothing is on its way under any of them."""
+
+    def __init__(self, sending: Sending, count: int) -> None:
+        self._sending = sending
+        self.keys = [f"till {number}" for number in range(count)]
+        self.send()
+        for _ in range(2):  # the creation of a sequence, and its first message
+            posts = sending.turn()
+            while posts:
+                posts = sending.acknowledged(posts)
+        sending.send("alone")  # it ends the stream of first messages
+        sending.acknowledged(sending.turn())
+        assert sending.source.appended.pause == 0.0
+
+    def send(self) -> None:
+        """A message under each key, in a transaction of its own."""
+        for key in self.keys:
+            self._sending.send("of the stream", key=key)
+
+
+@pytest.mark.parametrize(("keys", "pause"), [(4, 4 * PAUSE_OF_KEY), (8, LONGEST_PAUSE)])
+def test_messages_under_several_keys_are_a_stream_too_with_longer_pauses(
+    sending: Sending, keys: int, pause: float
+) -> None:
+    """A transaction on many keys takes longer, and may find few messages under each of them."""
+    several = SeveralKeys(sending, keys)
+    several.send()
+    posts = sending.turn()
+    assert {post.key.name for post in posts if post.key is not None} == set(several.keys)
+    assert sending.source.appended.pause == pytest.approx(pause)
+    several.send()
+    assert sending.turn(NOW + 1.9 * pause) == []
+    assert len(sending.turn(NOW + 2.1 * pause)) == keys
+
+
+def test_acknowledgements_of_several_keys_go_on_with_the_stream(sending: Sending) -> None:
+    several = SeveralKeys(sending, 4)
+    several.send()
+    posts = sending.turn()
+    several.send()
+    assert len(sending.acknowledged(posts, NOW + 0.01)) == 4
+    assert sending.source.appended.pause == pytest.approx(4 * PAUSE_OF_KEY)
+
+
+def test_a_request_under_one_of_several_keys_ends_the_stream(sending: Sending) -> None:
+    several = SeveralKeys(sending, 8)
+    several.send()
+    sending.pair.send(["a question"], several.keys[0], batch=BATCH, ask=True)
+    assert len(sending.turn()) >= 8
+    assert sending.source.appended.pause == 0.0
+
+
+def test_transaction_that_works_on_no_key_does_not_end_a_stream(sending: Sending) -> None:
+    """The claim on the key has to be renewed."""
+    posts = streamed(sending)
+    sending.send("another")
+    sending.pair.client.engine.source.not_refilled([post.key for post in posts if post.key is not None])
+    assert sending.acknowledged(posts) == []
     assert sending.source.appended.pause == PAUSE
 
 
