@@ -289,8 +289,10 @@ def test_other_sequences_are_received_while_a_handler_hangs_and_the_hanging_one_
 def test_second_thread_calls_no_handler_that_may_hang_like_the_first(desk: Desk) -> None:
     """Otherwise both threads wait, and nothing is received."""
     hanging, others = desk.open(), [desk.open() for _ in range(3)]
-    desk.post(FOREIGN.note(hanging, 1, "slow"))
+    desk.be_quick()
+    first = desk.post(FOREIGN.note(hanging, 1, "slow"))
     assert desk.began.wait(PATIENCE)
+    assert first.empty(), "the committer waits for the handler"
     for other in others:
         reply = desk.post(FOREIGN.note(other, 1, "slow too")).get(timeout=PATIENCE)
         assert name_of(reply.http) == "acknowledgement"
