@@ -60,7 +60,8 @@ class AppendedKeys:
         self._search = True
         #: What was appended is in a transaction of acknowledgements, and nothing else has been said.
         self._taken = False
-        #: Seconds to the next transaction of acknowledgements; 0 = the last one has sent no stream, or has left one.
+        #: Seconds to the next transaction of acknowledgements.
+        #: 0 = the last one has sent no messages of a stream, or has left some.
         self._pause = 0.0
         #: Called when messages need not gather any longer.
         self.wake: Callable[[], None] = _wake_none
@@ -170,9 +171,8 @@ class AppendedKeys:
         """When a turn has to follow, because of messages that gather or that were appended to the keys of others;
         ``None`` = for none of these."""
         with self._mutex:
-            untils = [
-                self._elsewhere[digest] for digest in self._appended - self._known.keys() & self._elsewhere.keys()
-            ]
+            of_others = (self._appended - self._known.keys()) & self._elsewhere.keys()
+            untils = [self._elsewhere[digest] for digest in of_others]
         gathering = self.gathering()
         return min(untils if gathering is None else [*untils, gathering], default=None)
 
