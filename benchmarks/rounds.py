@@ -222,7 +222,7 @@ class Round:
 
     def _arrived_before(self) -> int:
         """Rows that arrived in earlier phases: those in memory count anew in each process."""
-        return 0 if self._way.together else self._next - 1
+        return self._next - 1 if self._way.server or self._way.file else 0
 
     def _carry_first(self, application: Child, running: Running, before: int) -> int:
         """Carry rows until all processes have worked, one in each sequence; returns how many.

@@ -17,7 +17,7 @@ from benchmarks.rounds import GivenUp, Record, progress
 from mercury import Mercury, Service, Settings
 from mercury.errors import TransientStorageError
 from mercury.simulation.wrapped import WrappedStore
-from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.api import BeforeCommit, StorageManager, Transaction
 from mercury.storage.opening import open_store
 
 #: Seconds that each transaction of the slow store takes longer.
@@ -33,10 +33,10 @@ class HamperedStore(WrappedStore):
     #: The number of transactions that have ended.
     ended = 0
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    def transaction(self, before_commit: BeforeCommit | None = None) -> AbstractContextManager[Transaction]:
         if self.away:
             raise TransientStorageError("the database is away")
-        return super().transaction()
+        return super().transaction(before_commit)
 
     def leave(self, inner: AbstractContextManager[Transaction], error: BaseException | None) -> None:
         time.sleep(self.delay)

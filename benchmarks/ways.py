@@ -173,6 +173,7 @@ def mercury_way(
     store: str = "same",
     processes: int = 1,
     metrics: bool = False,
+    together: bool = False,
     **options: Any,
 ) -> Way:
     """A way of Mercury.
@@ -180,6 +181,7 @@ def mercury_way(
     :param store: "same" database as the application's tables, another ("xa-last", "xa-two-phase"), "sqlite", "memory".
     :param processes: on each side.
     :param metrics: all processes count and measure.
+    :param together: the application's process sends.
     :param options: of `Spec`.
     """
     run = re.sub(r"\W", "_", run)
@@ -190,9 +192,8 @@ def mercury_way(
     way.ordered, way.first_rows = template.keys == 1, template.keys
     if metrics:
         way.environment["MERCURY_METRICS_ENABLED"] = "true"
-    if store == "memory":
-        way.together = True
-    elif store == "sqlite":
+    way.together = together or store == "memory"
+    if store == "sqlite":
         files = {side: str(folder / f"{run}_{side}.db") for side in ("client", "server")}
         client, server = (replace(template, store=f"sqlite:///{path}") for path in files.values())
         for spec, path, table in ((client, files["client"], ORDERS), (server, files["server"], SQLITE_RECEIVED)):
@@ -201,7 +202,7 @@ def mercury_way(
                 connection.execute(table)
         way.file = files["server"]
         way.arrivals = partial(_in_sqlite, way.file)
-    else:
+    elif store != "memory":
         way.client, way.server = (postgres.create_database(f"{run}_{side}") for side in ("client", "server"))
         make_tables(way.client, way.server)
         client, server = replace(template, store=way.client), replace(template, store=way.server)
@@ -291,8 +292,16 @@ def _make_rival_tables(client: str, server: str, module: str) -> None:
 # --- the lists -----------------------------------------------------------------------------------------------------
 
 
-def _mercury(name: str, store: str = "same", *, processes: int = 1, share: float = 1.0, **options: Any) -> Kind:
-    make = partial(mercury_way, store=store, processes=processes, **options)
+def _mercury(
+    name: str,
+    store: str = "same",
+    *,
+    processes: int = 1,
+    share: float = 1.0,
+    together: bool = False,
+    **options: Any,
+) -> Kind:
+    make = partial(mercury_way, store=store, processes=processes, together=together, **options)
     return Kind(name, make, (MERCURY,), part="lists" if options.get("lists") else "one", share=share)
 
 
@@ -304,6 +313,7 @@ def _rival(
 
 
 SAME = "Mercury, same database"
+BY_APPLICATION = "Mercury, same database, sent by the application"
 METRICS = "Mercury, same database, metrics on"
 SINGLE = "Mercury, same database, single messages"
 LISTS = "Mercury, same database, list handler"
@@ -322,6 +332,7 @@ def kinds() -> list[Kind]:
     """All ways, in the order of the table."""
     return [
         _mercury(SAME),
+        _mercury(BY_APPLICATION, together=True),
         _mercury(METRICS, metrics=True),
         _mercury(LISTS, lists=True),
         _mercury(SINGLE, single=True),
