@@ -390,6 +390,11 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         if self.traces is not None:
             self.traces.sending(tx.after_commit, message)
 
+    def send_in(self, tx: Transaction) -> None:
+        runtime = self._runtime
+        if runtime is not None:
+            runtime.send_in(tx)
+
     def has_callback(self, name: str) -> bool:
         return self._registry.callback(name) is not None
 

@@ -22,7 +22,7 @@ from mercury.service.definition import DEFAULT_NAMESPACE
 from mercury.service.paths import responses_url
 from mercury.settings import Settings
 from mercury.statemachine.policy import SourcePolicy
-from mercury.storage.api import StorageManager
+from mercury.storage import api
 from mercury.storage.application import Transaction
 from mercury.storage.joining import AsyncWork, Work
 
@@ -37,12 +37,16 @@ class Outgoing:
     """The part of `Mercury` that sends."""
 
     settings: Settings
-    store: StorageManager
+    store: api.StorageManager
     peers: Peers
     current: CurrentTransaction
 
     def surroundings(self) -> SenderPort:
         """What senders need of the process."""
+        raise NotImplementedError
+
+    def send_in(self, tx: api.Transaction) -> None:
+        """Send in a transaction of the application, about to be committed, what can leave at once."""
         raise NotImplementedError
 
     def security_of(self, url: str) -> MessageSecurity | None:
@@ -185,7 +189,7 @@ class Outgoing:
             application's: then that one commits both, and leaving the block does nothing.
         :raises CapabilityError: ``work`` cannot be joined; nothing was written.
         """
-        return self.current.block(self.store.transaction() if work is None else self.store.join(work))
+        return self.current.block(self.store.transaction(self.send_in) if work is None else self.store.join(work))
 
     def atransaction(self, work: AsyncWork | None = None) -> AsyncTransaction:
         """One unit of work of an event loop: ``async with mercury.atransaction() as tx``. Its steps run in a thread.
@@ -194,7 +198,7 @@ class Outgoing:
             transaction of the application's: its commit commits both, and leaving the block does nothing.
         :raises CapabilityError: ``work`` cannot be joined; nothing was written.
         """
-        return asynchronous.begin(self.store, work, self.current)
+        return asynchronous.begin(self.store, work, self.current, self.send_in)
 
 
 def _zeep(*needed: str) -> Any:

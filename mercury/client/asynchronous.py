@@ -26,7 +26,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from mercury.client.current import CurrentTransaction, Entered
 from mercury.errors import CapabilityError, StorageError
-from mercury.storage.api import StorageManager
+from mercury.storage.api import BeforeCommit, StorageManager
 from mercury.storage.application import Outcome, Transaction
 from mercury.storage.joining import AsyncWork
 
@@ -87,18 +87,21 @@ class Threads:
         """
         return await result_of(self._begin(function), lambda: None)
 
-    async def in_transaction(self, store: StorageManager, function: Callable[[Transaction], T]) -> T:
+    async def in_transaction(
+        self, store: StorageManager, before_commit: BeforeCommit, function: Callable[[Transaction], T]
+    ) -> T:
         """Call a function in a new transaction, in one of the threads.
 
         A cancellation before the commit rolls back; a later one does not undo the commit.
 
+        :param before_commit: as for `StorageManager.transaction`.
         :raises StorageError: the store failed, or Mercury was stopped.
         """
         # The function sees the context variables of its caller, for example the current span.
         cancelled, context = threading.Event(), contextvars.copy_context()
 
         def work() -> T:
-            with store.transaction() as tx:
+            with store.transaction(before_commit) as tx:
                 result = context.run(function, tx)
                 if cancelled.is_set():
                     raise _Cancelled
@@ -232,14 +235,17 @@ class AsyncTransaction:
             self._place.close()
 
 
-def begin(store: StorageManager, work: AsyncWork | None, current: CurrentTransaction) -> AsyncTransaction:
+def begin(
+    store: StorageManager, work: AsyncWork | None, current: CurrentTransaction, before_commit: BeforeCommit
+) -> AsyncTransaction:
     """A transaction for an event loop: a new one, or one that joins the application's.
 
+    :param before_commit: of a new one, as for `StorageManager.transaction`.
     :param current: records which tasks are in the block of the transaction.
     :raises CapabilityError: ``work`` is not an ``AsyncSession`` or ``AsyncConnection``; nothing was written.
     """
     if work is None:
-        return AsyncTransaction(store.transaction, _OwnThread(), current)
+        return AsyncTransaction(partial(store.transaction, before_commit), _OwnThread(), current)
     if not hasattr(work, "run_sync"):
         raise CapabilityError(
             f"a SQLAlchemy AsyncSession or AsyncConnection can be joined, not {type(work).__name__}; an ordinary "

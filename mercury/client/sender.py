@@ -206,7 +206,7 @@ class Sender(KeyProgress):
         )
         if tx is not None:
             return await tx.run_sync(lambda sync: send(tx=sync))
-        return await self._port.threads.in_transaction(self._port.store, lambda sync: send(tx=sync))
+        return await self._port.threads.in_transaction(self._port.store, self._port.send_in, lambda sync: send(tx=sync))
 
     @overload
     async def arequest(
@@ -272,7 +272,7 @@ class Sender(KeyProgress):
         port = self._port
         futures: list[Future[Any]] = []
         try:
-            await port.threads.in_transaction(port.store, lambda sync: futures.append(request(tx=sync)))
+            await port.threads.in_transaction(port.store, port.send_in, lambda sync: futures.append(request(tx=sync)))
             return await awaited(futures[0], timeout, port.threads.call)
         finally:
             port.futures.forget_futures(futures)
@@ -334,7 +334,7 @@ class Sender(KeyProgress):
 
     def _store(self, unstored: _Unstored, tx: Transaction | None) -> Receipt:
         row = unstored.row
-        with part_of(self._port.store, tx) as transaction:
+        with part_of(self._port.store, tx, self._port.send_in) as transaction:
             self._backlog_limit.take(transaction)
             row.attachments = store_attachments(transaction, unstored.attachments, self._port.ids)
             self._port.sending(transaction, row)

@@ -38,6 +38,9 @@ class SenderPort(Protocol):
     def sending(self, tx: Transaction, message: OutboundMessage) -> None:
         """The application sends a message in ``tx``; called before it is stored."""
 
+    def send_in(self, tx: Transaction) -> None:
+        """The application's transaction is about to be committed: send in it what can leave at once."""
+
     def has_callback(self, name: str) -> bool: ...
 
     @property

@@ -25,6 +25,9 @@ PAUSE = 0.02
 PAUSE_OF_KEY, LONGEST_PAUSE = 0.01, 0.05
 #: During a stream messages gather for so many pauses.
 PAUSES = 2
+#: While messages are on their way under so many keys, a lone one shares a transaction with others, and leaves no longer
+#: in that of its application.
+FEW_KEYS = 4
 #: Seconds from one search for a key that another process has to the next one, however much is appended to it meanwhile.
 #: So long a message may wait if that process has just given the key back.
 ELSEWHERE = 0.25
@@ -35,6 +38,8 @@ class _Known:
     key: SequenceKey
     #: New messages gather until then, seconds since the epoch.
     until: float = -math.inf
+    #: Messages that it has sent are not acknowledged.
+    waits: bool = True
 
 
 class AppendedKeys:
@@ -50,6 +55,8 @@ class AppendedKeys:
         self._mutex = threading.Lock()
         #: By digest: keys that take messages at once, as far as this process knows.
         self._known: dict[str, _Known] = {}
+        #: Digests of those whose messages are not acknowledged.
+        self._waiting: set[str] = set()
         #: Digests of keys to which messages were appended.
         self._appended: set[str] = set()
         #: By digest: keys that another process has, and until when they are not searched for, seconds since the epoch.
@@ -97,30 +104,38 @@ class AppendedKeys:
         with self._mutex:
             self._pause = min(max(PAUSE, keys * PAUSE_OF_KEY), LONGEST_PAUSE) if one_way >= STREAM else 0.0
 
-    def worked(self, key: SequenceKey, now: float, *, gathers: bool) -> None:
+    def worked(self, key: SequenceKey, now: float, *, gathers: bool, waits: bool = True) -> None:
         """A transaction on a key is committed, after which its sequence takes messages at once.
 
         :param gathers: new messages gather: others are on their way, and the destination takes batches.
+        :param waits: messages are not acknowledged.
         """
         with self._mutex:
             gathered = (PAUSES * self._pause or GATHERED) if gathers else -math.inf
             if len(self._known) >= MOST_KNOWN:
                 self._known.clear()
+                self._waiting.clear()
             self._elsewhere.pop(key.digest, None)
-            self._known[key.digest] = _Known(key, now + gathered)
+            self._known[key.digest] = _Known(key, now + gathered, waits)
+            if waits:
+                self._waiting.add(key.digest)
+            else:
+                self._waiting.discard(key.digest)
 
     def forget(self, key: SequenceKey) -> None:
         """Another process works on a key, or something holds its rows back."""
         with self._mutex:
             self._pause = 0.0
             self._known.pop(key.digest, None)
+            self._waiting.discard(key.digest)
 
     def acknowledged(self, key: SequenceKey) -> None:
         """A transaction is committed in which everything was acknowledged that a key has sent."""
         with self._mutex:
             known = self._known.get(key.digest)
             if known is not None:
-                known.until = -math.inf
+                known.until, known.waits = -math.inf, False
+            self._waiting.discard(key.digest)
             wakes = key.digest in self._appended
         if wakes:
             self.wake()
@@ -180,6 +195,13 @@ class AppendedKeys:
         """Whether messages were appended to a key that takes them at once, and no turn has taken them."""
         with self._mutex:
             return key.digest in self._appended and key.digest in self._known
+
+    def is_quiet(self, key: SequenceKey) -> bool:
+        """Whether a key takes messages at once, nothing of it is on its way or waits, and little of other keys is."""
+        with self._mutex:
+            known = self._known.get(key.digest)
+            quiet = known is not None and not known.waits and key.digest not in self._appended
+            return quiet and len(self._waiting) < FEW_KEYS
 
     def take_of(self, keys: Collection[SequenceKey]) -> None:
         """A transaction works on keys now, and reads their rows behind this call."""

@@ -83,6 +83,12 @@ class ClaimKeeper:
             return None
         return lease.claim
 
+    def last(self, resource: str) -> Claim | None:
+        """The claim on ``resource`` that this process had last, which may be lost. Never queries the store."""
+        with self._mutex:
+            lease = self._leases.get(resource)
+        return lease.claim if lease is not None else None
+
     @contextmanager
     def held(self, claim: Claim) -> Iterator[None]:
         """A context in which `prolong` renews the claim, for work that cannot be repeated if another process takes it.

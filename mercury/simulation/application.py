@@ -14,6 +14,7 @@ from mercury.errors import ApplicationFault, MercuryError
 from mercury.simulation.flows import Flow
 from mercury.simulation.scenario import Scenario
 from mercury.storage.application import Transaction
+from mercury.storage.records import Channel, OutboundKind, OutboundMessage
 from mercury.wire.envelope import Payload
 
 SERVICE = "ledger"
@@ -26,6 +27,27 @@ def body(key: str, number: int) -> bytes:
     """The body of a message: its key, its number, and text with characters that XML must escape."""
     text = "ä&amp;\t]]&gt;" * (number % 5)
     return f'<e:entry xmlns:e="urn:e" key="{key}" n="{number}"><e:t>{text}</e:t></e:entry>'.encode()
+
+
+def messages(flow: Flow, number: int, channel: Channel, now: float) -> list[OutboundMessage]:
+    """What the application sends as this message of a flow: perhaps an end behind it."""
+    lasts = flow.time_to_live(number)
+    row = OutboundMessage(
+        message_id=f"urn:{flow.key}:{number}",
+        channel=channel,
+        action=TWO_WAY if flow.in_out else ONE_WAY,
+        payload=body(flow.key, number),
+        expects_response=flow.in_out,
+        callback="answer" if flow.in_out else None,
+        correlation=f"{flow.key}/{number}",
+        created_at=now,
+        expires_at=None if lasts is None else now + lasts,
+    )
+    if number not in flow.ends_after and number != flow.messages:
+        return [row]
+    abandons = flow.abandons and number != flow.messages
+    kind = OutboundKind.ABANDON if abandons else OutboundKind.END
+    return [row, OutboundMessage(message_id=f"urn:{flow.key}:end{number}", channel=channel, kind=kind)]
 
 
 def refuses(number: int) -> bool:

@@ -13,7 +13,7 @@ from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.held_exchanges import HeldWorker
 from mercury.engine.settings import EngineSettings
 from mercury.errors import TransientStorageError
-from mercury.simulation.application import ONE_WAY, SERVICE, TWO_WAY, Ledger, SimulatedApplication, body
+from mercury.simulation.application import SERVICE, Ledger, SimulatedApplication, messages
 from mercury.simulation.checks import Checks
 from mercury.simulation.faults import FaultyStore, SimulatedCrash
 from mercury.simulation.flows import Flow
@@ -24,8 +24,8 @@ from mercury.simulation.stores import Interruptions, NodeStore, SharedMemoryNode
 from mercury.simulation.variation import Variation
 from mercury.simulation.world import SeededIds, World
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference
-from mercury.storage.api import Topic
-from mercury.storage.records import Channel, OutboundKind, OutboundMessage, SequenceKey
+from mercury.storage.api import Topic, Transaction
+from mercury.storage.records import Channel, SequenceKey
 from mercury.wire.envelope import HttpMessage
 from mercury.wire.scan import Limits
 
@@ -201,26 +201,10 @@ class Node:
         if run is None or self._world.now < self._stopped_until:
             return
         number = self.ledger.sent.get(flow.key, 0) + 1
-        channel, lasts = self._channel(flow), flow.time_to_live(number)
-        row = OutboundMessage(
-            message_id=f"urn:{flow.key}:{number}",
-            channel=channel,
-            action=TWO_WAY if flow.in_out else ONE_WAY,
-            payload=body(flow.key, number),
-            expects_response=flow.in_out,
-            callback="answer" if flow.in_out else None,
-            correlation=f"{flow.key}/{number}",
-            created_at=self._now,
-            expires_at=None if lasts is None else self._now + lasts,
-        )
-        rows = [row]
-        if number in flow.ends_after or number == flow.messages:
-            end_id = f"urn:{flow.key}:end{number}"
-            abandons = flow.abandons and number != flow.messages
-            kind = OutboundKind.ABANDON if abandons else OutboundKind.END
-            rows.append(OutboundMessage(message_id=end_id, channel=channel, kind=kind))
+        rows = messages(flow, number, self._channel(flow), self._now)
+        posts: list[Outgoing] = []
         try:
-            with run.store.transaction() as tx:
+            with run.store.transaction(partial(self._send_in, run, posts)) as tx:
                 for each in rows:
                     tx.rms.append(each)
                 tx.after_commit(lambda: self.ledger.sent.__setitem__(flow.key, number))
@@ -228,6 +212,17 @@ class Node:
             return
         except SimulatedCrash:
             self.crash()
+            return
+        if posts:
+            self._post(run, posts)
+            self._plan_rms(run)
+
+    def _send_in(self, run: ProcessRun, posts: list[Outgoing], tx: Transaction) -> None:
+        """Send in a transaction of the application what can leave at once, as the runtime does."""
+        step = run.engine.source.send_in(tx, self._now)
+        if step is not None:
+            self._checks.worked(self, step)
+            tx.after_commit(partial(posts.extend, step.posts))
 
     def _channel(self, flow: Flow) -> Channel:
         """The channel of a flow, one object for all its messages, as a sender has."""
@@ -279,8 +274,12 @@ class Node:
                 self._post(run, answer.posts)
             if reply is not None:
                 self._reply(run, answer, exchange, reply)
+        self._plan_rms(run)
+
+    def _plan_rms(self, run: ProcessRun) -> None:
+        """Plan work after a transaction that has sent: it may have set another time."""
         if run is self._run:
-            run.due.pop(Topic.RMS, None)  # what this transaction has sent may have set another time
+            run.due.pop(Topic.RMS, None)
             self._plan_work(0.0)
 
     def _hold(self, run: ProcessRun, answer: Answer, reply: OnReply | None) -> HeldExchange | None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 
-from mercury.storage.api import Capabilities, CommitListener, KeyListener, StorageManager, Topic, Transaction
+from mercury.storage.api import (
+    BeforeCommit,
+    Capabilities,
+    CommitListener,
+    KeyListener,
+    StorageManager,
+    Topic,
+    Transaction,
+)
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
@@ -52,8 +60,8 @@ class WrappedStore:
     def active_member(self) -> tuple[Claim, float] | None:
         return self.inner.active_member()
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
-        return _WrappedTransaction(self, self.inner.transaction())
+    def transaction(self, before_commit: BeforeCommit | None = None) -> AbstractContextManager[Transaction]:
+        return _WrappedTransaction(self, self.inner.transaction(before_commit))
 
     def join(self, work: object) -> AbstractContextManager[Transaction]:
         return self.inner.join(work)

@@ -71,6 +71,10 @@ CommitListener: TypeAlias = Callable[[frozenset[Topic]], None]
 KeyListener: TypeAlias = Callable[[frozenset[str]], None]
 
 
+#: Called with a transaction before its commit.
+BeforeCommit: TypeAlias = "Callable[[Transaction], None]"
+
+
 class LockOrderError(AssertionError):
     """Rows were locked against the order: a defect of Mercury, found before it can deadlock."""
 
@@ -138,6 +142,19 @@ class RMSSequenceManager(RowAges, Protocol):
         :raises Conflict: at the commit, when a row with this MessageID exists.
         :raises TransientStorageError: an earlier two-phase commit of this process is not finished in the store yet,
         and this row would overtake the rows of that commit.
+        """
+
+    @property
+    def appended(self) -> Sequence[OutboundMessage]:
+        """The rows that this transaction has appended, in order. A store may leave out those that are written."""
+
+    def lock_appended(self, key: SequenceKey, claim: Claim) -> bool:
+        """Lock a key to which this transaction has appended rows, without waiting; `unnumbered` has these rows too.
+
+        A store may read what `lock` reads ahead, and begin the savepoint that is begun next.
+
+        :param claim: the right to work on the key; no other process gets it before this transaction ends.
+        :returns: ``False`` = another transaction has locked the key, or the claim is lost.
         """
 
     def lock(self, keys: Iterable[SequenceKey], *, records: bool = False, rows: bool = False) -> None:
@@ -331,9 +348,11 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Prot
         :raises StorageError: the store failed.
         """
 
-    def transaction(self) -> AbstractContextManager[Transaction]:
+    def transaction(self, before_commit: BeforeCommit | None = None) -> AbstractContextManager[Transaction]:
         """One unit of work: commits when left normally, rolls back when left with an exception.
 
+        :param before_commit: called with it when it is left normally, before its commit; not in a transaction that
+            other databases may take part in. What it raises rolls back, and is raised.
         :raises TransientStorageError: from the commit; it was rolled back, and the work may be repeated.
         :raises StorageError: from the commit; it was rolled back.
         """

@@ -19,13 +19,16 @@ Work: TypeAlias = "Session | Connection"
 AsyncWork: TypeAlias = "AsyncSession | AsyncConnection"
 
 
-def part_of(store: api.StorageManager, tx: application.Transaction | None) -> AbstractContextManager[api.Transaction]:
+def part_of(
+    store: api.StorageManager, tx: application.Transaction | None, before_commit: api.BeforeCommit | None = None
+) -> AbstractContextManager[api.Transaction]:
     """The transaction to use: ``tx``, which its owner ends, or a new one if ``tx`` is ``None``.
 
+    :param before_commit: of a new one.
     :raises CapabilityError: ``tx`` is not a transaction of Mercury; nothing was written.
     """
     if tx is None:
-        return store.transaction()
+        return store.transaction(before_commit)
     if not hasattr(tx, "rms"):
         raise CapabilityError(
             f"tx: expected the tx of `with mercury.transaction() as tx`, not {type(tx).__name__}; a SQLAlchemy Session "

@@ -153,6 +153,9 @@ class _ManualRuntime(Runtime):
     def start(self) -> None:
         self._process.begin(self._of)
 
+    def post(self, posts: list[Outgoing]) -> None:
+        self._process.post(posts)
+
     def stop(self, deadline: float) -> None:  # noqa: ARG002  no thread runs
         if self.running:
             self._process.stop()

@@ -16,6 +16,7 @@ from lxml import etree
 
 from mercury import Mercury, Service, Settings
 from mercury.engine.runtime.threads import RuntimeSettings
+from mercury.storage.api import BeforeCommit
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.transaction import MemoryTransaction
 from tests.acceptance.app import Note
@@ -312,11 +313,11 @@ class StuckStore(MemoryStore):
         self.free.set()
         self.waiting = threading.Semaphore(0)
 
-    def transaction(self) -> MemoryTransaction:
+    def transaction(self, before_commit: BeforeCommit | None = None) -> MemoryTransaction:
         if threading.current_thread().name == "mercury-committer" and not self.free.is_set():
             self.waiting.release()
             self.free.wait(PATIENCE)
-        return super().transaction()
+        return super().transaction(before_commit)
 
 
 @BOTH

@@ -24,6 +24,7 @@ from mercury import (
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
 from mercury.engine.runtime.transport import HttpTransport
 from mercury.errors import TransportError
+from mercury.storage.api import BeforeCommit
 from mercury.storage.memory import MemoryStore
 from mercury.storage.memory.transaction import MemoryTransaction
 from mercury.wire.decode import decode
@@ -89,8 +90,8 @@ class WatchedStore(MemoryStore):
         super().__init__()
         self._watch = watch
 
-    def transaction(self) -> WatchedTransaction:  # type: ignore[override]
-        return WatchedTransaction(super().transaction(), self._watch)
+    def transaction(self, before_commit: BeforeCommit | None = None) -> WatchedTransaction:  # type: ignore[override]
+        return WatchedTransaction(super().transaction(before_commit), self._watch)
 
 
 class WatchedTransport:

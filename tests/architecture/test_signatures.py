@@ -30,6 +30,7 @@ OF_THE_PARTS = frozenset(
         "Mercury.emit_in_doubt",
         "Mercury.running_runtime",
         "Mercury.runtime_for",
+        "Mercury.send_in",
         "Mercury.sending",
         "Mercury.surroundings",
         "Sender.__init__",

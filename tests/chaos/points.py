@@ -164,6 +164,25 @@ POINTS = (
         visits=12,
         taken_over=False,
     ),
+    # --- a lone message, in the application's transaction ----------------------------------------------------------
+    Point(
+        name="number.application",
+        function=Function("mercury.storage.sql.rms", "SqlRms.lock_appended"),
+        client=EVERY,
+        server=SENDS_NOTHING,
+        forms=ONE_TRANSACTION,
+        elsewhere="several databases take part, or the message is sent in a transaction of its own",
+        taken_over=False,
+    ),
+    Point(
+        name="transmit.application",
+        function=Function("mercury.engine.runtime.threads", "Runtime._post_behind"),
+        client=EVERY,
+        server=SENDS_NOTHING,
+        forms=ONE_TRANSACTION,
+        elsewhere="several databases take part, or the message is sent in a transaction of its own",
+        taken_over=False,
+    ),
     # --- number ----------------------------------------------------------------------------------------------------
     Point(
         name="number.assign",

@@ -95,7 +95,9 @@ STATEMENTS = (
         "statements executed later: none waits for the commit if a constraint is checked there",
         (
             Change(
-                "mercury.storage.sql.application_part:ApplicationPart.only_leaves", " and not self._deferred.any", ""
+                "mercury.storage.sql.application_part:ApplicationPart.checks_nothing",
+                "self._deferred is None or not self._deferred.any",
+                "True",
             ),
         ),
         test="tests/storage/test_executed_with_the_commit.py"
@@ -110,7 +112,7 @@ STATEMENTS = (
     ),
     later(
         "an error of the application before its commit",
-        "statements:Statements._send_left",
+        "statements:Statements._application_errors",
         "            raise self.translate(failed.error) or failed from failed.error",
         "            raise failed.error from None",
         "test_one_that_fails_is_told_to_what_follows_it",

@@ -10,6 +10,7 @@ from tests.mutation.direct_mutants import DIRECT
 from tests.mutation.flow_mutants import FLOW
 from tests.mutation.later_mutants import STATEMENTS
 from tests.mutation.life_mutants import LIFE
+from tests.mutation.lone_mutants import LONE_MESSAGES
 from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.operations_mutants import OPERATIONS
@@ -583,6 +584,7 @@ TESTED = (
     *WSDL,
     *BATCHES,
     *ARRIVALS,
+    *LONE_MESSAGES,
     *SEVERAL_PROCESSES,
 )
 

@@ -317,7 +317,7 @@ class Calls:
         elif tx is not None:
             return function(cast(Transaction, tx))
         else:
-            stored = self._port.threads.in_transaction(self._port.store, function)
+            stored = self._port.threads.in_transaction(self._port.store, self._port.send_in, function)
         return await stored
 
 

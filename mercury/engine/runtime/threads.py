@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mercury.engine.exchange import Answer, Arrival, OnAnswer, Outgoing, Step, Waiting
 from mercury.engine.runtime.allocator import return_large_blocks
@@ -29,7 +30,7 @@ from mercury.engine.runtime.work_scout import WorkScout
 from mercury.engine.runtime.worker_pool import Worker, WorkerPool
 from mercury.errors import Overloaded
 from mercury.statemachine.bounds import above, at_least
-from mercury.storage.api import StorageManager, Topic
+from mercury.storage.api import StorageManager, Topic, Transaction
 from mercury.wire.envelope import Envelope, HttpMessage, Undecodable
 from mercury.wire.verified import Verified
 
@@ -335,6 +336,20 @@ class Runtime:
             queued += self._arrivals.put(waiting[queued:], self._settings.poll)
         self._spare.look()
         return queued
+
+    def send_in(self, tx: Transaction) -> None:
+        """Send in a transaction of the application, about to be committed, what can leave at once: see
+        `SourceWorker.send_in`."""
+        step = None if self._stopping.is_set() else self._engine.source.send_in(tx, self._clock())
+        if step is not None:
+            tx.after_commit(partial(self._post_behind, step.posts))
+
+    def _post_behind(self, posts: list[Outgoing]) -> None:
+        """Pass on posts behind a commit of the application, which must not fail any more."""
+        try:
+            self.post(posts)
+        except Exception:
+            log.exception("a message could not be passed on; it is sent when it is due again")
 
     def turn(self, worker: Worker) -> Step:
         """Run a worker once, and post its messages."""

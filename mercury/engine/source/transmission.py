@@ -51,17 +51,15 @@ class KeyWork:
     def __init__(
         self, context: EngineContext, key: SequenceKey, now: float, process: ThisProcess, *, pairs: bool = False
     ) -> None:
-        self.context = context
-        self.key = key
-        self.now = now
+        self.context, self.key, self.now = context, key, now
         self._process = process
         self._after_start = AfterStart(process.since)
         self.step = Step(progress=1)
         self.owner = ""  #: That this turn counts for (`RmsRecord.owner`).
         self.bytes = 0  #: Of the bodies that were read.
         self.due: float | None = None  #: When the key is due next, after its work.
-        self.holds_rows = True  #: Messages that are appended to the key after its work get no numbers at once.
-        self.gathers = False  #: They may wait until what is on its way is acknowledged.
+        self.holds_rows = True  #: What is appended to the key later gets no numbers at once.
+        self.waits, self.gathers = True, False  #: For acknowledgements of the key; so may what is appended to it.
         self.sent, self.asks = 0, False  #: How many messages leave, and whether any is a request.
         self._pairs = pairs
         self._requests: dict[str, RmdRecord | None] = {}
@@ -106,6 +104,7 @@ class KeyWork:
             if numbering.leaves_rows and record is records[-1]:
                 record.due = self.now  # nothing may follow the transaction of an acknowledgement
             save_rms(tx, record)
+        self.waits = any(each.machine.in_flight for each in records)
         self.holds_rows = any(record.holds_rows for record in records)
         self.gathers = any(each.batch_messages > 1 and each.machine.in_flight > 0 for each in records[-1:])
         self.due = min((record.due for record in records if record.due is not None), default=None)

@@ -25,7 +25,7 @@ from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
-from mercury.storage.records import SequenceKey
+from mercury.storage.records import OutboundKind, OutboundMessage, SequenceKey
 
 log = logging.getLogger("mercury.engine.source")
 
@@ -35,6 +35,8 @@ TURN = 64
 MOST_POSTS, MOST_BYTES = 256, WINDOW_BYTES
 #: If a transaction of several sequences fails, so many of them get one each.
 ALONE = 8
+#: So many messages, with so many bytes in their bodies, leave in the transaction of the application that sends them.
+MOST_AT_ONCE, BYTES_AT_ONCE = 3, 128 * 1024
 
 
 class SourceWorker:
@@ -174,6 +176,42 @@ class SourceWorker:
             step.add(work.step)
         return step
 
+    def send_in(self, tx: Transaction, now: float) -> Step | None:
+        """Number and send a lone message in the transaction of the application that has appended it (decision 111).
+
+        If anything here fails, the message is committed without a number, and left to a turn, as all others are.
+
+        :param tx: about to be committed.
+        :returns: the posts to make after the commit; ``None`` = the message is left to a turn.
+        :raises StorageError: a statement fails that the application has left to be executed later.
+        """
+        key = self._lone(tx.rms.appended)
+        claim = self._context.claims.last(f"rms {key.digest}") if key is not None else None
+        if key is None or claim is None or self._cool_down.waits(str(key), now):
+            return None
+        if not tx.rms.lock_appended(key, claim):
+            return None
+        work = KeyWork(self._context, key, now, self._process)
+        try:
+            with tx.savepoint(waits=True):
+                work.do(tx)
+                tx.after_commit(partial(self._done, work))
+                tx.after_commit(partial(self._found.worked, key))
+                tx.after_commit(partial(self._tell_stalled, work.step))
+        except Exception as error:
+            log.info("a message is not sent in the transaction of its application: %r", error, extra={"key": str(key)})
+            return None
+        return work.step
+
+    def _lone(self, appended: Sequence[OutboundMessage]) -> SequenceKey | None:
+        """The only key of the few messages that a transaction has appended, if nothing else of it is on its way."""
+        if not 0 < len(appended) <= MOST_AT_ONCE or sum(len(row.payload) for row in appended) > BYTES_AT_ONCE:
+            return None
+        if any(row.kind is not OutboundKind.MESSAGE or row.number is not None for row in appended):
+            return None
+        key, *others = {row.channel.key for row in appended}
+        return key if not others and self.appended.is_quiet(key) else None
+
     def planned(self, dues: Mapping[SequenceKey, float | None]) -> None:
         """Note when keys are due next, after the commit that says so; ``None`` = by an event only."""
         with self._mutex:
@@ -189,7 +227,7 @@ class SourceWorker:
         if work.holds_rows:
             self.appended.forget(work.key)
         else:
-            self.appended.worked(work.key, work.now, gathers=work.gathers)
+            self.appended.worked(work.key, work.now, gathers=work.gathers, waits=work.waits)
 
     def _sent(self, works: Sequence[KeyWork]) -> None:
         """Note after the commit of a transaction what it has sent."""

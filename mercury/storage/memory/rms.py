@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from mercury.errors import Conflict
 from mercury.statemachine.faults import Ranges
@@ -10,6 +10,8 @@ from mercury.statemachine.protocol import MAX_MESSAGE_NUMBER
 from mercury.statemachine.ranges import RangeSet
 from mercury.storage import order
 from mercury.storage.api import Topic
+from mercury.storage.claims import Claim
+from mercury.storage.memory import appended
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.locks import HeldLocks
 from mercury.storage.memory.rms_committed import NumberedRows, due_at
@@ -21,9 +23,10 @@ from mercury.storage.sizes import ANY_BYTES, fitting
 class MemoryRms:
     """`RMSSequenceManager` of one transaction."""
 
-    def __init__(self, committed: Committed, locks: HeldLocks) -> None:
+    def __init__(self, committed: Committed, locks: HeldLocks, holds: Callable[[Claim], bool]) -> None:
         self._mutex = committed.mutex
         self._locks = locks
+        self._holds = holds  #: Whether a claim is not lost.
         self._committed = committed.rms
         self._next_position = committed.next_position
         self.appended: list[OutboundMessage] = []
@@ -40,6 +43,13 @@ class MemoryRms:
 
     def append(self, message: OutboundMessage) -> None:
         self.appended.append(message.copy())
+
+    def lock_appended(self, key: SequenceKey, claim: Claim) -> bool:
+        if not self._holds(claim) or not self._locks.acquire_free(order.RMS, [str(key)]):
+            return False
+        self._locked.add(key)
+        self._change(key, appended.placed(self.appended, key, self._next_position))
+        return True
 
     def lock(self, keys: Iterable[SequenceKey], *, records: bool = False, rows: bool = False) -> None:  # noqa: ARG002
         names = {str(key): key for key in keys}
@@ -354,11 +364,7 @@ class MemoryRms:
     # --- the end of the transaction, under the store's mutex -------------------------------------------------------
 
     def check(self) -> None:
-        seen: set[str] = set()
-        for message in self.appended:
-            if message.message_id in self._committed.by_message_id or message.message_id in seen:
-                raise Conflict(f"a message {message.message_id} exists already")
-            seen.add(message.message_id)
+        appended.check(self.appended, self._committed)
         self._check_identifiers()
 
     def _check_identifiers(self) -> None:
@@ -384,11 +390,7 @@ class MemoryRms:
                     self.removed.append(gone)
                 committed.install_row(key, data, position, row)
             touched[key] = None
-        for message in self.appended:
-            message.position = self._next_position()
-            key = message.channel.key
-            committed.install_row(key, committed.data(key), message.position, message)
-            touched[key] = None
+        touched |= dict.fromkeys(appended.install(self.appended, committed, self._next_position))
         for key, records in self.changed_records.items():
             committed.install_records(key, records)
             touched[key] = None

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mercury.errors import Conflict, NotActive, StorageError
-from mercury.storage.api import Capabilities, CommitListener, KeyListener, Topic
+from mercury.storage.api import BeforeCommit, Capabilities, CommitListener, KeyListener, Topic
 from mercury.storage.claims import ACTIVE_MEMBER, INACTIVE, SUSPENDED, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
@@ -51,10 +51,10 @@ class MemoryStore:
         self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._closed = False
 
-    def transaction(self) -> MemoryTransaction:
+    def transaction(self, before_commit: BeforeCommit | None = None) -> MemoryTransaction:
         if self._closed:
             raise StorageError("the store is closed")
-        return MemoryTransaction(self)
+        return MemoryTransaction(self, before_commit)
 
     def join(self, work: object) -> AbstractContextManager[MemoryTransaction]:
         raise no_database(type(work).__name__)
@@ -140,15 +140,15 @@ class MemoryStore:
     def release(self, claim: Claim) -> None:
         with self.committed.mutex:
             self._check_active(claim.resource)
-            if self._holds(claim):
+            if self.holds(claim):
                 del self._claims[claim.resource]
 
-    def _holds(self, claim: Claim) -> bool:
+    def holds(self, claim: Claim) -> bool:
         held = self._claims.get(claim.resource)
         return held is not None and held.claim.epoch == claim.epoch
 
     def check_claim(self, claim: Claim) -> None:
-        if not self._holds(claim):
+        if not self.holds(claim):
             raise Conflict(f"the claim on {claim.resource} is lost")
 
     def active_member(self) -> tuple[Claim, float] | None:
@@ -160,7 +160,7 @@ class MemoryStore:
 
     def check_member(self, claim: Claim) -> None:
         """Check the claim that a transaction began under."""
-        if not self._holds(claim):
+        if not self.holds(claim):
             raise NotActive(INACTIVE)
 
     def _check_active(self, resource: str = "") -> None:

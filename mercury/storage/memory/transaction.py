@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mercury.errors import CapabilityError, StorageError
-from mercury.storage.api import Topic
+from mercury.storage.api import BeforeCommit, Topic
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import Claim
 from mercury.storage.memory.attachments import MemoryAttachments, names_of
@@ -37,6 +37,9 @@ class StoreParts(Protocol):
     #: Called with each commit.
     counter: Callable[[int], None] | None
 
+    def holds(self, claim: Claim) -> bool:
+        """Whether a claim is not lost."""
+
     def check_claim(self, claim: Claim) -> None:
         """
         :raises Conflict: the claim is lost.
@@ -54,8 +57,9 @@ class StoreParts(Protocol):
 class MemoryTransaction:
     """`Transaction` on the in-memory store. Its changes are private until the commit."""
 
-    def __init__(self, store: StoreParts) -> None:
+    def __init__(self, store: StoreParts, before_commit: BeforeCommit | None = None) -> None:
         self.store = store
+        self._before_commit = before_commit
         self.locks = HeldLocks(store.lock_table)
         self._rmd: MemoryRmd | None = None
         self._invoker: MemoryInvoker | None = None
@@ -77,6 +81,8 @@ class MemoryTransaction:
         try:
             self.outcome = _ROLLED_BACK
             if error is None:
+                if self._before_commit is not None:
+                    self._before_commit(self)
                 topics = self._commit()
                 self.outcome = _COMMITTED
         finally:
@@ -106,7 +112,7 @@ class MemoryTransaction:
     @property
     def rms(self) -> MemoryRms:
         if self._rms is None:
-            self._rms = MemoryRms(self.store.committed, self.locks)
+            self._rms = MemoryRms(self.store.committed, self.locks, self.store.holds)
         return self._rms
 
     @property

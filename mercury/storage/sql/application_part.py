@@ -150,9 +150,9 @@ class ApplicationPart(Statements):
             self._deferred.check_usable()
 
     @property
-    def only_leaves(self) -> bool:
-        """Whether statements of the application wait, and no constraint has to be checked behind them."""
-        return bool(self._left) and self._deferred is not None and not self._deferred.any
+    def checks_nothing(self) -> bool:
+        """Whether no deferred constraint has to be checked before the commit."""
+        return self._deferred is None or not self._deferred.any
 
     def check_deferred(self) -> None:
         """Check deferred constraints now: an error at the commit would roll back all messages of the transaction."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 
 from mercury.storage.claims import Claim
 from mercury.storage.sql.dialect import Dialect
@@ -18,6 +18,12 @@ HELD = Prepared(
     .where(among(CLAIM.c.resource, "resources"))
     .order_by(CLAIM.c.resource)
     .with_for_update(read=True)
+)
+#: The same for one, unless another transaction changes it just now.
+FREE_CLAIM = Prepared(
+    select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch)
+    .where(CLAIM.c.resource == bindparam("resource"))
+    .with_for_update(read=True, skip_locked=True)
 )
 #: The beginning of the error of a claim that is lost.
 LOST = "mercury: claims held"

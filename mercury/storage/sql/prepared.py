@@ -283,9 +283,14 @@ def session_of(connection: Connection) -> Session | None:
     return driver.session
 
 
-def fetch_together(connection: Connection, session: Session, calls: Sequence[Call]) -> list[list[Any]]:
-    """Execute queries in one round trip, one after the other, and return the rows of each. Errors as for `fetch`."""
-    results = run(connection, session, calls)
+def fetch_together(
+    connection: Connection, session: Session, calls: Sequence[Call], waiting: Sequence[Call | Ready] = ()
+) -> list[list[Any]]:
+    """Execute queries in one round trip, one after the other, and return the rows of each. Errors as for `fetch`.
+
+    :param waiting: statements that are executed before.
+    """
+    results = run(connection, session, [*waiting, *calls])[len(waiting) :]
     return [_rows(result, connection, binary=call.binary) for call, result in zip(calls, results, strict=True)]
 
 

@@ -113,7 +113,9 @@ class SqlRmd:
         query = FREE_TO_LOCK if only_free else TO_LOCK
         for part in chunks(missing):
             ahead = queries.behind_locks(buffers, delivered) if len(part) == len(missing) else []
-            for row in self._tx.read_locked(query, {"identifiers": part}, ahead, savepoint=bool(delivered)):
+            delivers = bool(delivered)
+            rows = self._tx.read_locked(query, {"identifiers": part}, ahead, savepoint=delivers, delivers=delivers)
+            for row in rows:
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, [name for name in locked if name in self._known] if only_free else locked)
         found = ((identifier, self._known.get(identifier)) for identifier in wanted)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 
 from sqlalchemy import Integer, bindparam, delete, select
 
 from mercury.storage.api import Topic
+from mercury.storage.claims import Claim
 from mercury.storage.names import fetch_name
 from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
 from mercury.storage.sql import ahead
+from mercury.storage.sql.claim_guard import FREE_CLAIM
 from mercury.storage.sql.codec import rms_changes, rms_record, rms_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, among
@@ -23,6 +25,7 @@ TABLE = RMS_SEQUENCE
 KEYS = Prepared(
     select(RMS_KEY.c.key_id).where(among(RMS_KEY.c.key_id, "names")).order_by(RMS_KEY.c.key_id).with_for_update()
 )
+FREE_KEYS = Prepared(select(RMS_KEY.c.key_id).where(among(RMS_KEY.c.key_id, "names")).with_for_update(skip_locked=True))
 FETCHABLE = Prepared(
     select(TABLE.c.fetch_due, TABLE.c.channel)
     .where(TABLE.c.fetched_by == bindparam("name"))
@@ -67,12 +70,30 @@ class SqlRms(SqlRmsRows):
                 ]
                 self._tx.insert(RMS_KEY, keys_to_insert, ignore=True)
                 self._tx.read_locked(KEYS, {"names": new})
-        self._tx.locked(RMS, wanted)
-        self._named.update(wanted)
-        self._to_load.update(dict.fromkeys(wanted))
+        self._take_locked(wanted, rows=rows)
+
+    def _take_locked(self, names: Sequence[str], *, rows: bool) -> None:
+        """Note that keys are locked now.
+
+        :param rows: rows without a number may have been read ahead.
+        """
+        self._tx.locked(RMS, names)
+        self._named.update(names)
+        self._to_load.update(dict.fromkeys(names))
         self.forget_rows()
         if rows:
-            self._waiting.take_ahead(wanted)
+            self._waiting.take_ahead(names)
+
+    def lock_appended(self, key: SequenceKey, claim: Claim) -> bool:
+        self.flush_appended()
+        wanted = self._tx.to_lock(RMS, [key.digest])
+        free, behind = (FREE_KEYS, {"names": wanted}), [ahead.rms_of_keys(wanted), *self._waiting.questions(wanted)]
+        held = self._tx.read_locked(FREE_CLAIM, {"resource": claim.resource}, [free, *behind], savepoint=True)
+        if [Claim(**row) for row in held] != [claim] or not self._tx.read(*free):
+            return False
+        self._take_locked(wanted, rows=True)
+        self._load(wanted)
+        return True
 
     def _load(self, key_ids: Iterable[str]) -> None:
         """Read the records of these keys, and of all other locked keys whose records are not read yet."""

@@ -72,8 +72,7 @@ class SqlRmsRows:
             self.flush_appended()
 
     def flush_appended(self, marker: Marker | None = None) -> bool:
-        """Write the appended rows, with a commit marker. Returns whether there were any; otherwise nothing is
-        written."""
+        """Write the appended rows, with a commit marker; nothing if there are none. Returns whether there were any."""
         appended, self.appended = self.appended, []
         if appended:
             rows = [outbound_values(message) for message in appended]
@@ -119,6 +118,7 @@ class SqlRmsRows:
     def number(self, record: RmsRecord, rows: Sequence[OutboundMessage]) -> None:
         self._require(record.channel.key)
         self._unwritten.keep_numbered(record.channel.key.digest, rows)
+        self._tx.appended_keys.discard(record.channel.key.digest)  # what is left makes its sequence due
         self._reread(row.message_id for row in rows)
         if record.channel.back_channel:
             self._tx.topics_elsewhere.add(Topic.RMS)  # another process may hold the exchanges of the requests

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 
 from sqlalchemy import Connection, CursorResult, Executable, Select, Table
 from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 
 from mercury.errors import StorageError
-from mercury.storage.api import LockOrderError, Topic
-from mercury.storage.order import NAMES
+from mercury.storage.api import Topic
 from mercury.storage.sql.dialect import Marker
 from mercury.storage.sql.errors import translated
+from mercury.storage.sql.lock_order import LockOrder
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.prepared import Prepared, Row, change, fetch, fetch_together, run, session_of
 from mercury.storage.sql.releasing import are_many_bytes, own
@@ -29,20 +30,19 @@ Parameters: TypeAlias = Mapping[str, Any]
 Question: TypeAlias = tuple[Prepared, Parameters]
 
 
-class Statements:
+class Statements(LockOrder):
     """The connection of one transaction, taken at its first use; the locks it holds; the topics its commit announces.
 
     :param connection: the application's connection, in a transaction that the application commits.
     """
 
     def __init__(self, store: StoreParts, connection: Connection | None = None) -> None:
+        super().__init__()
         self.store = store
         self.dialect = store.dialect
         self.joined = connection is not None
         self._connection = connection
         self._writing = False
-        self._locked: set[tuple[int, str]] = set()
-        self._highest = (-1, "")
         self.topics: set[Topic] = set()
         #: Topics to announce to other processes only.
         self.topics_elsewhere: set[Topic] = set()
@@ -120,35 +120,47 @@ class Statements:
         ahead: Sequence[Question] = (),
         *,
         savepoint: bool = False,
+        delivers: bool = False,
     ) -> Sequence[Row]:
         """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file.
 
         :param ahead: queries to be answered behind it, as by `read_ahead`; only behind one without a change.
-        :param savepoint: as for `read_ahead`.
+        :param savepoint: as for `read_ahead`; so is ``delivers``.
         """
         if ahead and isinstance(query, Prepared):
-            self.send_pending()
             self._begun()
-            self.read_ahead([(query, parameters or {}), *ahead], savepoint=savepoint)
+            self.read_ahead([(query, parameters or {}), *ahead], savepoint=savepoint, delivers=delivers)
         else:
             self.writing()
         return self.read(query, parameters)
 
-    def read_ahead(self, questions: Sequence[Question], *, savepoint: bool = False, handlers: bool = False) -> None:
-        """Send queries in one round trip, if the database can; `read` returns their answers once, unless this
-        transaction changes something before.
+    def read_ahead(
+        self,
+        questions: Sequence[Question],
+        *,
+        savepoint: bool = False,
+        delivers: bool = False,
+        handlers: bool = False,
+    ) -> None:
+        """Send what waits and these queries in one round trip, if the database can; `read` returns the answers once,
+        unless this transaction changes something before.
 
         The database answers one after the other: behind a query that locks rows, the rows are read under the lock.
 
         :param savepoint: begin the first savepoint behind them; it is used if nothing is changed before.
-        :param handlers: those of the application follow, whose statements are to be planned as usual.
+        :param delivers: that savepoint is for handlers of the application: statements are planned as usual from now on.
+        :param handlers: handlers follow behind the queries: statements are planned as usual from there on.
+        :raises StorageError: something that waits fails, or a query.
         """
-        self.send_pending()
         session = session_of(self._connected())
         if session is None:
+            self.send_pending()
             return
+        waiting = self.take_pending()
+        if waiting:
+            self._ahead.clear()
         compiled = [self.dialect.compiled(*question) for question in questions]
-        self._delivers = self._delivers or savepoint
+        self._delivers = self._delivers or delivers
         calls = self._begin_to_search()
         begun = len(calls)
         for each, (_, parameters) in zip(compiled, questions, strict=True):
@@ -159,9 +171,9 @@ class Statements:
             calls += self._end_search()
         if savepoint:
             calls.append(Call(FIRST_SAVEPOINT, {}))
-        self.statements += len(calls)
-        with translated():
-            found = fetch_together(self._connected(), session, calls)
+        self.statements += len(waiting) + len(calls)
+        with self._application_errors(), translated():
+            found = fetch_together(self._connected(), session, calls, waiting)
         if savepoint:
             self._ahead[FIRST_SAVEPOINT] = found[-1]
         answers = found[begun : begun + len(compiled)]
@@ -260,9 +272,14 @@ class Statements:
         calls = self.take_pending()
         self._ahead.clear()
         self.statements += len(calls)
+        with self._application_errors(), translated():
+            run(self._begun(), self._session, calls)
+
+    @contextmanager
+    def _application_errors(self) -> Iterator[None]:
+        """Raise the error of a statement that the application has left as that of one which it executes itself."""
         try:
-            with translated():
-                run(self._begun(), self._session, calls)
+            yield
         except ApplicationCallFailed as failed:
             raise self.translate(failed.error) or failed from failed.error
 
@@ -385,33 +402,6 @@ class Statements:
     def work_elsewhere(self) -> NewWork:
         """What this transaction makes for the workers of other processes to do."""
         return NewWork.of(self.topics | self.topics_elsewhere, self.appended_keys)
-
-    # --- locks -----------------------------------------------------------------------------------------------------
-
-    def to_lock(self, kind: int, names: Sequence[str]) -> list[str]:
-        """Those of these names that this transaction has not locked yet, in lock order.
-
-        :raises LockOrderError: an object that is later in the order is locked already.
-        """
-        wanted = sorted({name for name in names if (kind, name) not in self._locked})
-        if wanted and (kind, wanted[0]) < self._highest:
-            raise LockOrderError(f"{NAMES[kind]} {wanted[0]} is locked after {NAMES[self._highest[0]]}")
-        return wanted
-
-    def locked(self, kind: int, names: Sequence[str]) -> None:
-        """Note that these objects are locked now."""
-        for name in names:
-            self._locked.add((kind, name))
-            self._highest = max(self._highest, (kind, name))
-
-    def adopt(self, kind: int, name: str) -> None:
-        """Count a row as locked that this transaction inserts; no other transaction can know it."""
-        self._locked.add((kind, name))
-
-    def require(self, kind: int, name: str) -> None:
-        """Check that a row is locked before it is changed."""
-        if (kind, name) not in self._locked:
-            raise LockOrderError(f"{NAMES[kind]} {name} is changed without its lock")
 
 
 def _name_of(question: Question) -> object:

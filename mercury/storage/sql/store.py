@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, select
 
 from mercury.bounded import BoundedDict
 from mercury.errors import StorageError
-from mercury.storage.api import Capabilities, CommitListener, KeyListener, Topic, Transaction
+from mercury.storage.api import BeforeCommit, Capabilities, CommitListener, KeyListener, Topic, Transaction
 from mercury.storage.claims import ACTIVE_MEMBER, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
@@ -120,9 +120,11 @@ class SqlStore:
         """Whether a worker must be woken for work that is due at this time; it finds later work by polling."""
         return due is not None and due <= self.clock() + NOTIFY_HORIZON
 
-    def transaction(self) -> SqlTransaction:
+    def transaction(self, before_commit: BeforeCommit | None = None) -> SqlTransaction:
         self._require_open()
-        return SqlTransaction(self) if self.coordinator is None else self.coordinator.transaction()
+        if self.coordinator is not None:
+            return self.coordinator.transaction()
+        return SqlTransaction(self, before_commit=before_commit)
 
     def is_own_database(self, resource: str) -> bool:
         """As `StoreParts.is_own_database`."""

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from sqlalchemy import Connection
 
 from mercury.errors import Conflict, DataError, NotActive, StorageError, TransientStorageError
+from mercury.storage.api import BeforeCommit
 from mercury.storage.application import Ending, Outcome
 from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql import claim_guard, round_trips
@@ -35,13 +36,17 @@ class SqlTransaction(ApplicationPart):
     """`Transaction` on a SQL store. The connection is taken at its first use.
 
     :param connection: the application's connection, in a transaction that the application commits.
+    :param before_commit: as for `StorageManager.transaction`.
     """
 
     #: Whether the connection may be kept for the next transaction.
     _keeps = True
 
-    def __init__(self, store: StoreParts, connection: Connection | None = None) -> None:
+    def __init__(
+        self, store: StoreParts, connection: Connection | None = None, before_commit: BeforeCommit | None = None
+    ) -> None:
         super().__init__(store, connection)
+        self._before_commit = before_commit
         self._ending = False
         self._broken = False
         #: Whether the commit may announce the topics to other processes, and whether it has done so.
@@ -72,7 +77,7 @@ class SqlTransaction(ApplicationPart):
         self.flush_records()
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
-        locks = set(self._locked), self._highest
+        locks, keys = (set(self._locked), self._highest), set(self.appended_keys)
         outer, part = self._part, self._begin_part()
         self._part = part
         try:
@@ -80,7 +85,7 @@ class SqlTransaction(ApplicationPart):
                 yield
             self.check_usable()
             self.flush_records()
-            if not (waits and self.only_leaves):
+            if not (waits and self.checks_nothing):
                 self.send_pending()
                 self.check_deferred()
         except BaseException:
@@ -90,6 +95,7 @@ class SqlTransaction(ApplicationPart):
             self.rms.forget_changes()
             self.rms.truncate(lengths[0])
             del self._after_commit[lengths[1] :]
+            self.appended_keys = keys
             self._locked, self._highest = locks  # the rollback has released the locks taken since
             part.undo()
             raise
@@ -152,6 +158,8 @@ class SqlTransaction(ApplicationPart):
                 if self._broken:
                     raise StorageError("the application has rolled back the transaction on its own; nothing is kept")
                 self.close_sessions(keep=True)
+                if self._before_commit is not None:
+                    self._before_commit(self)
                 self._complete()
             else:
                 self._roll_back()

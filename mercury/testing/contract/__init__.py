@@ -10,6 +10,7 @@ import pytest
 
 #: The files with tests.
 TESTS = (
+    "appended_rows",
     "attachments",
     "claims",
     "clock",

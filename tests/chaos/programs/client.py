@@ -22,7 +22,7 @@ from mercury.storage.api import Transaction
 from mercury.storage.application import Ending
 from tests.chaos import hook
 from tests.chaos.caught import described
-from tests.chaos.kinds import Mode, Way
+from tests.chaos.kinds import Form, Mode, Way
 from tests.chaos.programs.messages import Confirmation, Order
 from tests.chaos.programs.setup import HOST, SERVICE, Place, Setup, serve
 from tests.chaos.programs.stream import Stream
@@ -35,6 +35,9 @@ CALLBACK = "confirmed"
 RETRY_DELAY = 0.05
 #: The number of orders in one sequence.
 CLOSE_EVERY = 8
+#: In the middle of each sequence it waits for acknowledgements, seconds at most, and then for so many seconds, so that
+#: the next order is a lone message (decision 111).
+PATIENCE, REST = 2.0, 0.05
 
 
 class Client:
@@ -111,6 +114,9 @@ class Client:
             if last or (order.id % CLOSE_EVERY == 0 and not separate):
                 self._sender.close(tx=tx)
             self._at_commit = not separate
+        if self._place.setup.form is Form.SAME_DATABASE and order.id % CLOSE_EVERY == CLOSE_EVERY // 2:
+            self._sender.wait(PATIENCE)
+            self._ending.wait(REST)
         return not last
 
 

@@ -1,0 +1,146 @@
+"""The guards of lone messages, each with the test that must fail when it is removed (decision 111)."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+STORED = "tests/storage/test_sent_in_the_application.py"
+RUNNING = "tests/acceptance/test_lone_messages.py"
+SEND, LONE = "engine.source.worker:SourceWorker.send_in", "engine.source.worker:SourceWorker._lone"
+QUIET = "engine.appended:AppendedKeys.is_quiet"
+LOCK = "storage.sql.rms:SqlRms.lock_appended"
+
+
+def lone(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A guard that is removed."""
+    return Mutant(f"lone messages: {name}", (Change(f"mercury.{symbol}", before, after),), test=test)
+
+
+LONE_MESSAGES = (
+    lone(
+        "many messages share a turn",
+        LONE,
+        "not 0 < len(appended) <= MOST_AT_ONCE",
+        "not appended",
+        f"{STORED}::test_many_messages_of_one_transaction_are_left_to_a_turn[memory]",
+    ),
+    lone(
+        "large ones are left",
+        LONE,
+        " or sum(len(row.payload) for row in appended) > BYTES_AT_ONCE",
+        "",
+        f"{STORED}::test_large_message_is_left_to_a_turn[memory]",
+    ),
+    lone(
+        "an end is left",
+        LONE,
+        "row.kind is not OutboundKind.MESSAGE or row.number is not None",
+        "False",
+        f"{STORED}::test_message_with_the_end_of_its_sequence_is_left_to_a_turn[memory]",
+    ),
+    lone(
+        "one key in a transaction",
+        LONE,
+        "not others and ",
+        "",
+        f"{STORED}::test_messages_to_several_keys_are_left_to_a_turn[memory]",
+    ),
+    lone(
+        "nothing of the key is on its way",
+        QUIET,
+        "not known.waits and ",
+        "",
+        f"{STORED}::test_message_behind_one_that_is_on_its_way_is_left_to_a_turn[memory]",
+    ),
+    lone(
+        "nothing of the key waits",
+        QUIET,
+        " and key.digest not in self._appended",
+        "",
+        f"{STORED}::test_message_behind_one_that_waits_for_a_turn_is_left_to_it_too[memory]",
+    ),
+    lone(
+        "few other keys are busy",
+        QUIET,
+        "quiet and len(self._waiting) < FEW_KEYS",
+        "quiet",
+        f"{STORED}::test_messages_share_transactions_while_several_keys_are_busy[memory]",
+    ),
+    lone(
+        "a key that has failed rests",
+        SEND,
+        " or self._cool_down.waits(str(key), now)",
+        "",
+        f"{STORED}::test_key_whose_work_has_failed_is_left_to_a_turn[memory]",
+    ),
+    lone(
+        "work that fails is undone",
+        SEND,
+        "with tx.savepoint(waits=True):",
+        "if True:",
+        f"{STORED}::test_message_whose_work_fails_is_committed_and_left_to_a_turn[sqlite]",
+    ),
+    lone(
+        "what was undone is announced",
+        "storage.sql.transaction:SqlTransaction.savepoint",
+        "            self.appended_keys = keys\n",
+        "",
+        f"{STORED}::test_message_whose_work_fails_is_committed_and_left_to_a_turn[sqlite]",
+    ),
+    lone(
+        "what has left is not announced",
+        "storage.sql.rms_rows:SqlRmsRows.number",
+        "self._tx.appended_keys.discard(record.channel.key.digest)",
+        "pass",
+        f"{STORED}::test_commit_announces_nothing_that_has_left[sqlite]",
+    ),
+    lone(
+        "the claim",
+        LOCK,
+        "[Claim(**row) for row in held] != [claim]",
+        "False",
+        f"{STORED}::test_message_under_a_claim_that_is_lost_is_left[sqlite]",
+    ),
+    lone(
+        "the claim in memory",
+        "storage.memory.rms:MemoryRms.lock_appended",
+        "not self._holds(claim)",
+        "False",
+        f"{STORED}::test_message_under_a_claim_that_is_lost_is_left[memory]",
+    ),
+    lone(
+        "nothing waits for the key",
+        LOCK,
+        " or not self._tx.read(*free)",
+        "",
+        f"{STORED}::test_key_that_another_transaction_has_locked_is_not_waited_for[postgres]",
+    ),
+    lone(
+        "nothing leaves before the commit",
+        "engine.runtime.threads:Runtime.send_in",
+        "tx.after_commit(partial(self._post_behind, step.posts))",
+        "self._post_behind(step.posts)",
+        f"{RUNNING}::test_nothing_leaves_if_the_commit_fails",
+    ),
+    lone(
+        "a commit is not failed by what follows",
+        "engine.runtime.threads:Runtime._post_behind",
+        "except Exception:",
+        "except KeyError:",
+        f"{RUNNING}::test_commit_is_kept_if_the_message_cannot_be_passed_on",
+    ),
+    lone(
+        "nothing leaves after the stop",
+        "engine.runtime.threads:Runtime.send_in",
+        "None if self._stopping.is_set() else ",
+        "",
+        f"{RUNNING}::test_message_that_is_committed_while_the_engine_stops_is_left",
+    ),
+    lone(
+        "not where several databases take part",
+        "storage.sql.store:SqlStore.transaction",
+        "return self.coordinator.transaction()",
+        "tx = self.coordinator.transaction()\n            tx._before_commit = before_commit\n            return tx",
+        f"{RUNNING}::test_message_in_a_transaction_of_several_databases_is_left_to_the_engine",
+    ),
+)
