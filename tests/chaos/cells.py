@@ -65,7 +65,7 @@ def _cell(point: Point, moment: Moment, side: Side, form: Form, mode: Mode, harm
         # Posts to a stopped process are retried with growing pauses, which is right but slow: prefer the other way.
         ways.sort(key=lambda way: way is not Way.FETCHED)
     # With PAUSE a second process is started anyway; at a recovery point the restarted process is the one of interest.
-    alone = harm is Harm.PAUSE or point.after is not None
+    alone = harm is Harm.PAUSE or point.after is not None or point.alone
     processes = 1 if alone else chance.choice((1, 2))
     reasons = {way: point.never(side, form, mode, way) for way in ways}
     way = next((way for way in ways if reasons[way] is None), ways[0])

@@ -62,6 +62,8 @@ class Point:
     visits: int = 1
     #: Whether another process may take over: the process works under a claim, or coordinates a commit.
     taken_over: bool = True
+    #: Of several processes, one may come here that is not the one to be stopped.
+    alone: bool = False
     #: The point where a process must be killed before; a process that is started after that reaches this point.
     after: tuple[str, Moment] | None = None
 
@@ -173,6 +175,7 @@ POINTS = (
         forms=ONE_TRANSACTION,
         elsewhere="several databases take part, or the message is sent in a transaction of its own",
         taken_over=False,
+        alone=True,
     ),
     Point(
         name="transmit.application",
@@ -182,6 +185,7 @@ POINTS = (
         forms=ONE_TRANSACTION,
         elsewhere="several databases take part, or the message is sent in a transaction of its own",
         taken_over=False,
+        alone=True,
     ),
     # --- number ----------------------------------------------------------------------------------------------------
     Point(

@@ -95,9 +95,7 @@ STATEMENTS = (
         "statements executed later: none waits for the commit if a constraint is checked there",
         (
             Change(
-                "mercury.storage.sql.application_part:ApplicationPart.checks_nothing",
-                "self._deferred is None or not self._deferred.any",
-                "True",
+                "mercury.storage.sql.application_part:ApplicationPart.only_leaves", " and not self._deferred.any", ""
             ),
         ),
         test="tests/storage/test_executed_with_the_commit.py"

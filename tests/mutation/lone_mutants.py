@@ -81,6 +81,13 @@ LONE_MESSAGES = (
         f"{STORED}::test_message_whose_work_fails_is_committed_and_left_to_a_turn[sqlite]",
     ),
     lone(
+        "a store that does not answer fails the transaction",
+        SEND,
+        "if isinstance(known, TransientStorageError):",
+        "if False:",
+        f"{STORED}::test_store_that_does_not_answer_fails_the_transaction[memory]",
+    ),
+    lone(
         "what was undone is announced",
         "storage.sql.transaction:SqlTransaction.savepoint",
         "            self.appended_keys = keys\n",

@@ -13,7 +13,7 @@ from mercury.engine.appended import FEW_KEYS
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.worker import BYTES_AT_ONCE, MOST_AT_ONCE
-from mercury.errors import StorageError
+from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
@@ -228,7 +228,7 @@ def test_message_under_a_claim_that_is_lost_is_left(shop: Shop) -> None:
 
 
 def test_message_whose_work_fails_is_committed_and_left_to_a_turn(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as patch:
@@ -240,6 +240,17 @@ def test_message_whose_work_fails_is_committed_and_left_to_a_turn(shop: Shop, mo
     posts = shop.turn()
     assert numbers(posts) == [2]
     assert shop.deliver(posts) == orders("second")
+
+
+def test_store_that_does_not_answer_fails_the_transaction(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise TransientStorageError("the connection is lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("mercury.engine.source.transmission.count_transmission", fail)
+        with pytest.raises(TransientStorageError, match="the connection is lost"):
+            shop.send("second")
+    assert shop.turn() == []
 
 
 def test_key_whose_work_has_failed_is_left_to_a_turn(shop: Shop) -> None:

@@ -22,7 +22,7 @@ from mercury.engine.source.after_start import IsInFlight, ThisProcess, none_wait
 from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
-from mercury.errors import Conflict, StorageError
+from mercury.errors import Conflict, StorageError, TransientStorageError
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
 from mercury.storage.records import OutboundKind, OutboundMessage, SequenceKey
@@ -179,10 +179,11 @@ class SourceWorker:
     def send_in(self, tx: Transaction, now: float) -> Step | None:
         """Number and send a lone message in the transaction of the application that has appended it (decision 111).
 
-        If anything here fails, the message is committed without a number, and left to a turn, as all others are.
+        If the work fails, the message is committed without a number, and left to a turn, as all others are.
 
         :param tx: about to be committed.
         :returns: the posts to make after the commit; ``None`` = the message is left to a turn.
+        :raises TransientStorageError: the store does not answer; the transaction is rolled back.
         :raises StorageError: a statement fails that the application has left to be executed later.
         """
         key = self._lone(tx.rms.appended)
@@ -199,6 +200,9 @@ class SourceWorker:
                 tx.after_commit(partial(self._found.worked, key))
                 tx.after_commit(partial(self._tell_stalled, work.step))
         except Exception as error:
+            known = tx.translate(error)
+            if isinstance(known, TransientStorageError):
+                raise known from error
             log.info("a message is not sent in the transaction of its application: %r", error, extra={"key": str(key)})
             return None
         return work.step

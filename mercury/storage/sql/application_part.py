@@ -38,6 +38,8 @@ class ApplicationPart(Statements):
         self._part: Part | None = None
         #: The application has used this connection: its statements may violate a deferred constraint.
         self._deferred: DeferredConstraints | None = None
+        #: How often the application has got the connection, or left a statement.
+        self._uses = 0
         #: The application can execute statements in the store's database by itself, so none of it may wait.
         self._handed_out = False
         self._limit: StatementLimit | None = None
@@ -96,6 +98,7 @@ class ApplicationPart(Statements):
         return resource is None or self.store.is_own_database(resource)
 
     def _used_by_application(self, connection: Connection) -> None:
+        self._uses += 1
         if self._deferred is None:
             self._deferred = DeferredConstraints(connection, self.dialect, self.store.deferrable)
 
@@ -150,9 +153,9 @@ class ApplicationPart(Statements):
             self._deferred.check_usable()
 
     @property
-    def checks_nothing(self) -> bool:
-        """Whether no deferred constraint has to be checked before the commit."""
-        return self._deferred is None or not self._deferred.any
+    def only_leaves(self) -> bool:
+        """Whether statements of the application wait, and no constraint has to be checked behind them."""
+        return bool(self._left) and self._deferred is not None and not self._deferred.any
 
     def check_deferred(self) -> None:
         """Check deferred constraints now: an error at the commit would roll back all messages of the transaction."""

@@ -78,14 +78,14 @@ class SqlTransaction(ApplicationPart):
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
         locks, keys = (set(self._locked), self._highest), set(self.appended_keys)
-        outer, part = self._part, self._begin_part()
+        outer, part, uses = self._part, self._begin_part(), self._uses
         self._part = part
         try:
             with self._sessions.level():
                 yield
             self.check_usable()
             self.flush_records()
-            if not (waits and self.checks_nothing):
+            if not waits or (self._uses > uses and not self.only_leaves):
                 self.send_pending()
                 self.check_deferred()
         except BaseException:

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import threading
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 from sqlalchemy import Connection, func, select, update
 from sqlalchemy.exc import DBAPIError
@@ -115,9 +115,13 @@ class Client:
                 self._sender.close(tx=tx)
             self._at_commit = not separate
         if self._place.setup.form is Form.SAME_DATABASE and order.id % CLOSE_EVERY == CLOSE_EVERY // 2:
-            self._sender.wait(PATIENCE)
-            self._ending.wait(REST)
+            self._rest()
         return not last
+
+    def _rest(self) -> None:
+        with suppress(StorageError):  # the order is committed, whatever is not known of its acknowledgement
+            self._sender.wait(PATIENCE)
+        self._ending.wait(REST)
 
 
 def _take(connection: Connection) -> tuple[Order | None, bool]:
