@@ -28,6 +28,8 @@ PAUSES = 2
 #: While messages are on their way under so many keys, a lone one shares a transaction with others, and leaves no longer
 #: in that of its application.
 FEW_KEYS = 4
+#: Messages that have been on their way for so many seconds do not count: their destination may be away.
+BUSY = 1.0
 #: Seconds from one search for a key that another process has to the next one, however much is appended to it meanwhile.
 #: So long a message may wait if that process has just given the key back.
 ELSEWHERE = 0.25
@@ -55,8 +57,8 @@ class AppendedKeys:
         self._mutex = threading.Lock()
         #: By digest: keys that take messages at once, as far as this process knows.
         self._known: dict[str, _Known] = {}
-        #: Digests of those whose messages are not acknowledged.
-        self._waiting: set[str] = set()
+        #: By digest: when the last messages left that are not acknowledged, seconds since the epoch; the last one last.
+        self._waiting: dict[str, float] = {}
         #: Digests of keys to which messages were appended.
         self._appended: set[str] = set()
         #: By digest: keys that another process has, and until when they are not searched for, seconds since the epoch.
@@ -117,17 +119,16 @@ class AppendedKeys:
                 self._waiting.clear()
             self._elsewhere.pop(key.digest, None)
             self._known[key.digest] = _Known(key, now + gathered, waits)
+            self._waiting.pop(key.digest, None)
             if waits:
-                self._waiting.add(key.digest)
-            else:
-                self._waiting.discard(key.digest)
+                self._waiting[key.digest] = now
 
     def forget(self, key: SequenceKey) -> None:
         """Another process works on a key, or something holds its rows back."""
         with self._mutex:
             self._pause = 0.0
             self._known.pop(key.digest, None)
-            self._waiting.discard(key.digest)
+            self._waiting.pop(key.digest, None)
 
     def acknowledged(self, key: SequenceKey) -> None:
         """A transaction is committed in which everything was acknowledged that a key has sent."""
@@ -135,7 +136,7 @@ class AppendedKeys:
             known = self._known.get(key.digest)
             if known is not None:
                 known.until, known.waits = -math.inf, False
-            self._waiting.discard(key.digest)
+            self._waiting.pop(key.digest, None)
             wakes = key.digest in self._appended
         if wakes:
             self.wake()
@@ -196,11 +197,15 @@ class AppendedKeys:
         with self._mutex:
             return key.digest in self._appended and key.digest in self._known
 
-    def is_quiet(self, key: SequenceKey) -> bool:
+    def is_quiet(self, key: SequenceKey, now: float) -> bool:
         """Whether a key takes messages at once, nothing of it is on its way or waits, and little of other keys is."""
         with self._mutex:
             known = self._known.get(key.digest)
             quiet = known is not None and not known.waits and key.digest not in self._appended
+            while quiet and (first := next(iter(self._waiting.items()), None)) is not None:
+                if now - BUSY < first[1] <= now:
+                    break
+                del self._waiting[first[0]]
             return quiet and len(self._waiting) < FEW_KEYS
 
     def take_of(self, keys: Collection[SequenceKey]) -> None:

@@ -287,6 +287,8 @@ class Step:
     responses: list[Response] = field(default_factory=list)
     #: The keys of sequences that were due, and on which the work had no effect: a defect.
     stalled: list[SequenceKey] = field(default_factory=list)
+    #: What is to be called behind the commit, before the posts; only of `SourceWorker.send_in`.
+    actions: list[Callable[[], None]] = field(default_factory=list)
 
     def add(self, other: Step) -> None:
         self.posts += other.posts

@@ -222,6 +222,8 @@ class Node:
         step = run.engine.source.send_in(tx, self._now)
         if step is not None:
             self._checks.worked(self, step)
+            for action in step.actions:
+                tx.after_commit(action)
             tx.after_commit(partial(posts.extend, step.posts))
 
     def _channel(self, flow: Flow) -> Channel:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -155,6 +155,9 @@ class _ManualRuntime(Runtime):
 
     def post(self, posts: list[Outgoing]) -> None:
         self._process.post(posts)
+
+    def run_behind(self, call: Callable[[], None]) -> None:
+        call()
 
     def stop(self, deadline: float) -> None:  # noqa: ARG002  no thread runs
         if self.running:

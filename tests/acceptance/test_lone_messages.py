@@ -1,10 +1,10 @@
-"""An application that sends from the process of its engine: a lone message leaves from the application's own thread."""
+"""An application in the process of its engine: a lone message leaves behind the commit of the application."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
 from mercury import Mercury, Service
+from mercury.engine.events import Event, Transmitted
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.errors import DataError
 from mercury.storage.records import SequenceKey
@@ -23,7 +24,7 @@ PATIENCE = patience(30.0)
 
 
 class Shop:
-    """A server, and a client whose sequence exists; the threads that post its messages are noted."""
+    """A server, and a client whose sequence exists; what posts its messages is noted."""
 
     def __init__(self, client: str, monkeypatch: pytest.MonkeyPatch, *, resource: str | None = None) -> None:
         desk = Service("orders")
@@ -48,15 +49,25 @@ class Shop:
         monkeypatch.setattr(appended, "acknowledged", noted)
         self.orders.send(b"<order>first</order>", operation="put")
         self.rest()
-        #: The threads that have posted messages.
-        self.threads: list[str] = []
+        #: How many messages turns of the engine have posted.
+        self.from_turns = 0
         post = runtime.post
 
         def posted(posts: list[Outgoing]) -> None:
-            self.threads += [threading.current_thread().name for each in posts if each.purpose is Purpose.MESSAGE]
+            if threading.current_thread().name == "mercury-rms":
+                self.from_turns += sum(each.purpose is Purpose.MESSAGE for each in posts)
             post(posts)
 
         monkeypatch.setattr(runtime, "post", posted)
+        #: How often something was left to be done behind a commit.
+        self.behind = 0
+        run_behind = runtime.run_behind
+
+        def left(call: Callable[[], None]) -> None:
+            self.behind += 1
+            run_behind(call)
+
+        monkeypatch.setattr(runtime, "run_behind", left)
 
     def _put(self, order: bytes) -> None:
         self.handled.append(order)
@@ -91,18 +102,17 @@ def postgres(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return urls_of("postgres", request, tmp_path)()
 
 
-def test_lone_message_leaves_from_the_thread_of_its_transaction(shop: Shop) -> None:
+def test_lone_message_leaves_behind_the_commit_of_its_transaction(shop: Shop) -> None:
     with shop.client.transaction() as tx:
         shop.orders.send(b"<order>second</order>", operation="put", tx=tx)
-    assert shop.threads == [threading.current_thread().name]
     shop.rest()
     shop.orders.send(b"<order>third</order>", operation="put")
-    assert shop.threads == 2 * [threading.current_thread().name]
     shop.rest()
+    assert (shop.behind, shop.from_turns) == (2, 0)
     assert shop.handled == [*SECOND, b"<order>third</order>"]
 
 
-def test_lone_message_of_an_event_loop_leaves_from_the_thread_of_its_transaction(shop: Shop) -> None:
+def test_lone_message_of_an_event_loop_leaves_behind_its_commit(shop: Shop) -> None:
     async def send() -> None:
         async with shop.client.atransaction() as tx:
             await tx.run_sync(lambda sync: shop.orders.send(b"<order>second</order>", operation="put", tx=sync))
@@ -110,8 +120,8 @@ def test_lone_message_of_an_event_loop_leaves_from_the_thread_of_its_transaction
         await shop.orders.asend(b"<order>third</order>", operation="put")
 
     asyncio.run(send())
-    assert [name.rpartition("_")[0] for name in shop.threads] == ["mercury-atransaction", "mercury-async"]
     shop.rest()
+    assert (shop.behind, shop.from_turns) == (2, 0)
     assert shop.handled == [*SECOND, b"<order>third</order>"]
 
 
@@ -122,7 +132,7 @@ def test_message_in_a_transaction_that_the_application_commits_is_left_to_the_en
     with Session(engine) as session, session.begin(), shop.client.transaction(session) as tx:
         shop.orders.send(b"<order>second</order>", operation="put", tx=tx)
     shop.rest()
-    assert shop.threads == ["mercury-rms"]
+    assert (shop.behind, shop.from_turns) == (0, 1)
     assert shop.handled == SECOND
     shop.close()
     engine.dispose()
@@ -138,7 +148,7 @@ def test_message_in_a_transaction_of_several_databases_is_left_to_the_engine(
         tx.connection("books").execute(text("create table placed (name text)"))
         shop.orders.send(b"<order>second</order>", operation="put", tx=tx)
     shop.rest()
-    assert shop.threads == ["mercury-rms"]
+    assert (shop.behind, shop.from_turns) == (0, 1)
     assert shop.handled == SECOND
     shop.close()
 
@@ -152,23 +162,28 @@ def test_nothing_leaves_if_the_commit_fails(postgres: str, monkeypatch: pytest.M
         patch.setattr(SqlTransaction, "commit_store", fail)
         with pytest.raises(DataError):
             shop.orders.send(b"<order>never</order>", operation="put")
-    assert shop.threads == []
+    assert shop.behind == 0
     shop.orders.send(b"<order>second</order>", operation="put")
     shop.rest()
     assert shop.handled == SECOND
     shop.close()
 
 
-def test_commit_is_kept_if_the_message_cannot_be_passed_on(
-    postgres: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+def test_observers_are_not_called_in_the_thread_of_the_application(
+    postgres: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(_posts: list[Outgoing]) -> None:
-        raise ZeroDivisionError
+    lock, called = threading.Lock(), threading.Event()
+
+    def observe(_event: Event) -> None:
+        with lock:
+            called.set()
 
     shop = Shop(postgres, monkeypatch)
-    monkeypatch.setattr(shop.client.running_runtime, "post", fail)
-    shop.orders.send(b"<order>second</order>", operation="put")
-    assert "a message could not be passed on" in caplog.text
+    shop.client.subscribe(observe, Transmitted)
+    with lock:
+        shop.orders.send(b"<order>second</order>", operation="put")
+    assert called.wait(PATIENCE)
+    shop.rest()
     shop.close()
 
 
@@ -180,6 +195,6 @@ def test_message_that_is_committed_while_the_engine_stops_is_left(
     assert runtime is not None
     runtime._stopping.set()
     shop.orders.send(b"<order>second</order>", operation="put")
-    assert threading.current_thread().name not in shop.threads
+    assert shop.behind == 0
     runtime._stopping.clear()
     shop.close()

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 from sqlalchemy import text
 
-from mercury.engine.appended import FEW_KEYS
+from mercury.engine.appended import BUSY, FEW_KEYS
 from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.settings import EngineSettings
 from mercury.engine.source.worker import BYTES_AT_ONCE, MOST_AT_ONCE
@@ -68,7 +68,8 @@ class Shop:
     def send_in(self, posts: list[Outgoing], tx: Transaction) -> None:
         step = self.source.send_in(tx, self.now)
         if step is not None:
-            tx.after_commit(partial(posts.extend, step.posts))
+            for action in (*step.actions, partial(posts.extend, step.posts)):
+                tx.after_commit(action)
 
     def turn(self, later: float = 0.0) -> list[Outgoing]:
         return self.source.run_once(self.now + later).posts
@@ -187,6 +188,21 @@ def test_message_with_the_end_of_its_sequence_is_left_to_a_turn(shop: Shop) -> N
     assert shop.deliver(shop.turn()) == orders("second")
 
 
+@pytest.mark.parametrize("name", ["expires_at", "not_before"])
+def test_message_with_a_time_is_left_to_a_turn(shop: Shop, name: str) -> None:
+    row, posts = shop.row("second"), list[Outgoing]()
+    setattr(row, name, shop.now + 1)
+    with shop.store.transaction(partial(shop.send_in, posts)) as tx:
+        tx.rms.append(row)
+    assert posts == []
+
+
+def test_message_of_a_key_whose_sequence_is_being_created_is_left_to_a_turn(shop: Shop) -> None:
+    shop.pair.send(["first"], "new")
+    assert [post.purpose for post in shop.turn()] == [Purpose.CREATE]
+    assert not shop.source.appended.is_quiet(SequenceKey(URL, "new"), shop.now)
+
+
 def test_message_after_a_long_pause_is_sent_under_the_claim_that_has_expired(shop: Shop) -> None:
     shop.now += 1.5 * EngineSettings().lease
     assert shop.side.engine._context.claims.current(f"rms {KEY.digest}", shop.now) is None
@@ -206,6 +222,16 @@ def test_messages_share_transactions_while_several_keys_are_busy(shop: Shop) -> 
     assert numbers(shared) == [2]
     shop.deliver([*on_their_way[0], *shared])
     assert numbers(shop.send("third")) == [3]
+
+
+def test_keys_whose_destinations_are_away_do_not_count_as_busy(shop: Shop) -> None:
+    keys = [f"busy {number}" for number in range(FEW_KEYS)]
+    for key in keys:
+        shop.open(key)
+    for key in keys:
+        shop.send("second", key=key)
+    shop.now += BUSY
+    assert numbers(shop.send("second")) == [2]
 
 
 def test_key_that_another_transaction_has_locked_is_not_waited_for(any_url: str) -> None:
@@ -283,6 +309,29 @@ def test_message_in_a_database_of_the_application_takes_one_round_trip_more(post
         assert counts[-1] == 2
         assert shop.pair.server.handled[1:] == orders("second", "third", "fourth")
         shop.store.close()
+
+
+def test_transaction_that_sees_an_older_state_leaves_its_message_to_a_turn(postgres_url: str) -> None:
+    shop = Shop(postgres_url)
+    posts: list[Outgoing] = []
+    with shop.store.transaction(partial(shop.send_in, posts)) as tx:
+        connection = tx.connection()
+        connection.execute(text("set transaction isolation level repeatable read"))
+        connection.execute(text("select 1"))
+        shop.deliver(shop.send("second"))
+        tx.rms.append(shop.row("third"))
+    assert posts == []
+    assert shop.deliver(shop.turn()) == orders("second", "third")
+    shop.store.close()
+
+
+def test_transaction_whose_commit_may_wait_leaves_its_message_to_a_turn(postgres_url: str) -> None:
+    shop = Shop(postgres_url)
+    with shop.store.transaction() as tx:
+        tx.connection().execute(text("create table checked (id int unique deferrable initially deferred)"))
+    assert shop.send("second") == []
+    assert shop.deliver(shop.turn()) == orders("second")
+    shop.store.close()
 
 
 def test_statement_that_the_application_has_left_fails_as_at_the_commit(postgres_url: str) -> None:

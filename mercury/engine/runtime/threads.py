@@ -19,6 +19,7 @@ from mercury.engine.runtime.collector import Collector
 from mercury.engine.runtime.core import Engine
 from mercury.engine.runtime.group_commit import ArrivalQueue
 from mercury.engine.runtime.held_exchanges import HeldExchanges, HeldWorker
+from mercury.engine.runtime.helper_threads import HelperThreads
 from mercury.engine.runtime.node import INTERVAL as NODE_INTERVAL
 from mercury.engine.runtime.node import NodeWorker
 from mercury.engine.runtime.posting import Posting
@@ -148,6 +149,8 @@ class Runtime:
         self.store_id = engine.store_id
         #: Endpoints whose last exchange failed, with the reason.
         self.endpoint_errors = engine.endpoint_errors
+        #: For what follows the commits of the application.
+        self._behind = HelperThreads("mercury-behind")
         self._posting = Posting(engine, transport, settings.senders, clock, self._deliver)
         self._senders = self._posting.pools
         engine.source.appended.wake = self._pools[Topic.RMS].wake
@@ -342,14 +345,17 @@ class Runtime:
         `SourceWorker.send_in`."""
         step = None if self._stopping.is_set() else self._engine.source.send_in(tx, self._clock())
         if step is not None:
-            tx.after_commit(partial(self._post_behind, step.posts))
+            tx.after_commit(partial(self.run_behind, partial(self._post_behind, step)))
 
-    def _post_behind(self, posts: list[Outgoing]) -> None:
-        """Pass on posts behind a commit of the application, which must not fail any more."""
-        try:
-            self.post(posts)
-        except Exception:
-            log.exception("a message could not be passed on; it is sent when it is due again")
+    def run_behind(self, call: Callable[[], None]) -> None:
+        """Run what follows a commit of the application, in a thread of the engine."""
+        self._behind.run(call)
+
+    def _post_behind(self, step: Step) -> None:
+        """Do what follows the commit of an application's transaction. What fails here is done when it is due again."""
+        for action in step.actions:
+            action()
+        self.post(step.posts)
 
     def turn(self, worker: Worker) -> Step:
         """Run a worker once, and post its messages."""

@@ -104,7 +104,8 @@ class KeyWork:
             if numbering.leaves_rows and record is records[-1]:
                 record.due = self.now  # nothing may follow the transaction of an acknowledgement
             save_rms(tx, record)
-        self.waits = any(each.machine.in_flight for each in records)
+        alive = [each.machine for each in records if each.machine.alive]
+        self.waits = any(machine.lowest_outstanding() <= machine.last_number for machine in alive)
         self.holds_rows = any(record.holds_rows for record in records)
         self.gathers = any(each.batch_messages > 1 and each.machine.in_flight > 0 for each in records[-1:])
         self.due = min((record.due for record in records if record.due is not None), default=None)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice
+from typing import cast
 
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
@@ -21,6 +22,7 @@ from mercury.engine.exchange import Step
 from mercury.engine.source.after_start import IsInFlight, ThisProcess, none_wait
 from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.in_window import WINDOW_BYTES
+from mercury.engine.source.later_actions import LaterActions
 from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError, TransientStorageError
 from mercury.storage.api import Topic, Transaction
@@ -182,39 +184,40 @@ class SourceWorker:
         If the work fails, the message is committed without a number, and left to a turn, as all others are.
 
         :param tx: about to be committed.
-        :returns: the posts to make after the commit; ``None`` = the message is left to a turn.
+        :returns: with the posts to make behind the commit, and with actions that come before them, both in a thread of
+            the engine: the application's may hold locks that its observers need. ``None`` = it is left to a turn.
         :raises TransientStorageError: the store does not answer; the transaction is rolled back.
         :raises StorageError: a statement fails that the application has left to be executed later.
         """
-        key = self._lone(tx.rms.appended)
+        key = self._lone(tx.rms.appended, now)
         claim = self._context.claims.last(f"rms {key.digest}") if key is not None else None
         if key is None or claim is None or self._cool_down.waits(str(key), now):
             return None
         if not tx.rms.lock_appended(key, claim):
             return None
-        work = KeyWork(self._context, key, now, self._process)
+        work, later = KeyWork(self._context, key, now, self._process), LaterActions(tx)
         try:
             with tx.savepoint(waits=True):
-                work.do(tx)
+                work.do(cast(Transaction, later))
                 tx.after_commit(partial(self._done, work))
                 tx.after_commit(partial(self._found.worked, key))
-                tx.after_commit(partial(self._tell_stalled, work.step))
         except Exception as error:
             known = tx.translate(error)
             if isinstance(known, TransientStorageError):
                 raise known from error
             log.info("a message is not sent in the transaction of its application: %r", error, extra={"key": str(key)})
             return None
+        work.step.actions = [*later.actions, partial(self._tell_stalled, work.step)]
         return work.step
 
-    def _lone(self, appended: Sequence[OutboundMessage]) -> SequenceKey | None:
+    def _lone(self, appended: Sequence[OutboundMessage], now: float) -> SequenceKey | None:
         """The only key of the few messages that a transaction has appended, if nothing else of it is on its way."""
         if not 0 < len(appended) <= MOST_AT_ONCE or sum(len(row.payload) for row in appended) > BYTES_AT_ONCE:
             return None
-        if any(row.kind is not OutboundKind.MESSAGE or row.number is not None for row in appended):
+        if not all(map(_may_be_lone, appended)):
             return None
         key, *others = {row.channel.key for row in appended}
-        return key if not others and self.appended.is_quiet(key) else None
+        return key if not others and self.appended.is_quiet(key, now) else None
 
     def planned(self, dues: Mapping[SequenceKey, float | None]) -> None:
         """Note when keys are due next, after the commit that says so; ``None`` = by an event only."""
@@ -327,3 +330,9 @@ class SourceWorker:
 
 def _never(_record_id: str, _number: int, _acknowledged: bool) -> bool:
     return False
+
+
+def _may_be_lone(row: OutboundMessage) -> bool:
+    """Whether nothing can become of a row but a message that leaves."""
+    timed = row.expires_at is not None or row.not_before is not None
+    return row.kind is OutboundKind.MESSAGE and row.number is None and not timed and row.attachments is None

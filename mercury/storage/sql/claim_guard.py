@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import bindparam, select
 
 from mercury.storage.claims import Claim
+from mercury.storage.sql.claims import STORES
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.prepared import ListOf, Prepared, among
 from mercury.storage.sql.schema import CLAIM
@@ -18,12 +20,6 @@ HELD = Prepared(
     .where(among(CLAIM.c.resource, "resources"))
     .order_by(CLAIM.c.resource)
     .with_for_update(read=True)
-)
-#: The same for one, unless another transaction changes it just now.
-FREE_CLAIM = Prepared(
-    select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch)
-    .where(CLAIM.c.resource == bindparam("resource"))
-    .with_for_update(read=True, skip_locked=True)
 )
 #: The beginning of the error of a claim that is lost.
 LOST = "mercury: claims held"
@@ -50,6 +46,14 @@ with held as (
 )
 select case when count(*) = 1 then 0 else cast('{LOST}: ' || count(*) as integer) end from held
 """.strip()  # noqa: S608 - the name of a table
+
+
+@lru_cache(maxsize=STORES)
+def free_claim(dialect: Dialect) -> Prepared:
+    """As `HELD` for one claim, without waiting; it finds none in a transaction that may wait at its commit, or whose
+    queries do not see what is committed meanwhile."""
+    held = select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch).where(CLAIM.c.resource == bindparam("resource"))
+    return Prepared(held.where(dialect.commits_at_once()).with_for_update(read=True, skip_locked=True))
 
 
 def guard(claims: Sequence[Claim], dialect: Dialect) -> tuple[str, dict[str, Any]]:

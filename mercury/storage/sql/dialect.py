@@ -7,7 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from sqlalchemy import URL, BigInteger, ColumnElement, Connection, Engine, FromClause, Index, Integer, Table, make_url
+from sqlalchemy import (
+    URL,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Engine,
+    FromClause,
+    Index,
+    Integer,
+    Table,
+    make_url,
+    true,
+)
 from sqlalchemy.engine.interfaces import Dialect as SqlDialect
 from sqlalchemy.types import TypeEngine
 
@@ -139,6 +151,11 @@ class Dialect(ABC):
         :raises CapabilityError: the database has none (`has_clock`).
         """
         raise CapabilityError(f"{self} has no clock")
+
+    def commits_at_once(self) -> ColumnElement[bool]:
+        """Whether a query sees all that is committed when it begins, and the commit of its transaction checks nothing
+        that it could wait for."""
+        return true()
 
     @abstractmethod
     def execute_all(self, connection: Connection, statements: Sequence[str]) -> None:

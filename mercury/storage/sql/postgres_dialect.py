@@ -11,6 +11,7 @@ from psycopg.pq import ExecStatus, TransactionStatus
 from sqlalchemy import (
     ARRAY,
     URL,
+    Boolean,
     ColumnElement,
     Connection,
     Double,
@@ -26,6 +27,7 @@ from sqlalchemy import (
     create_engine,
     event,
     func,
+    literal_column,
 )
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.compiler import compiles
@@ -70,6 +72,9 @@ HISTORY = b"""
     from pg_control_system()
 """
 HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
+COMMITS_AT_ONCE = """
+current_setting('transaction_isolation') = 'read committed' and not exists (select from pg_trigger where tgdeferrable)
+""".strip()
 ABORTED = (
     "a statement has failed, and PostgreSQL executes no other in this transaction although its error was caught: put a "
     "statement that may fail into 'with tx.savepoint():', and catch its error around that"
@@ -248,6 +253,9 @@ class Postgres(Dialect):
 
     def clock(self) -> ColumnElement[float]:
         return cast(func.extract("epoch", func.clock_timestamp()), Double)
+
+    def commits_at_once(self) -> ColumnElement[bool]:
+        return literal_column(f"({COMMITS_AT_ONCE})", Boolean)
 
     def now(self, connection: Connection) -> float:
         return float(fetch(connection, NOW, {})[0][0])

@@ -12,7 +12,7 @@ from mercury.storage.names import fetch_name
 from mercury.storage.order import RMS
 from mercury.storage.records import RmsRecord, SequenceKey
 from mercury.storage.sql import ahead
-from mercury.storage.sql.claim_guard import FREE_CLAIM
+from mercury.storage.sql.claim_guard import free_claim
 from mercury.storage.sql.codec import rms_changes, rms_record, rms_values
 from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, among
@@ -88,7 +88,8 @@ class SqlRms(SqlRmsRows):
         self.flush_appended()
         wanted = self._tx.to_lock(RMS, [key.digest])
         free, behind = (FREE_KEYS, {"names": wanted}), [ahead.rms_of_keys(wanted), *self._waiting.questions(wanted)]
-        held = self._tx.read_locked(FREE_CLAIM, {"resource": claim.resource}, [free, *behind], savepoint=True)
+        query = free_claim(self._tx.dialect)
+        held = self._tx.read_locked(query, {"resource": claim.resource}, [free, *behind], savepoint=True)
         if [Claim(**row) for row in held] != [claim] or not self._tx.read(*free):
             return False
         self._take_locked(wanted, rows=True)

@@ -85,7 +85,7 @@ class SqlTransaction(ApplicationPart):
                 yield
             self.check_usable()
             self.flush_records()
-            if not waits or (self._uses > uses and not self.only_leaves):
+            if not (waits and (self.only_leaves or (self._before_commit is not None and self._uses == uses))):
                 self.send_pending()
                 self.check_deferred()
         except BaseException:
