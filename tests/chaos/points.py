@@ -136,6 +136,20 @@ def _coordination(
     )
 
 
+def _of_application(name: str, module: str, attribute: str) -> Point:
+    """A step of a lone message, in the transaction of its application or behind it."""
+    return Point(
+        name=name,
+        function=Function(module, attribute),
+        client=EVERY,
+        server=SENDS_NOTHING,
+        forms=ONE_TRANSACTION,
+        elsewhere="several databases take part, or the message is sent in a transaction of its own",
+        taken_over=False,
+        alone=True,
+    )
+
+
 POINTS = (
     # --- send ------------------------------------------------------------------------------------------------------
     Point(
@@ -167,26 +181,8 @@ POINTS = (
         taken_over=False,
     ),
     # --- a lone message, in the application's transaction ----------------------------------------------------------
-    Point(
-        name="number.application",
-        function=Function("mercury.storage.sql.rms", "SqlRms.lock_appended"),
-        client=EVERY,
-        server=SENDS_NOTHING,
-        forms=ONE_TRANSACTION,
-        elsewhere="several databases take part, or the message is sent in a transaction of its own",
-        taken_over=False,
-        alone=True,
-    ),
-    Point(
-        name="transmit.application",
-        function=Function("mercury.engine.runtime.threads", "Runtime._post_behind"),
-        client=EVERY,
-        server=SENDS_NOTHING,
-        forms=ONE_TRANSACTION,
-        elsewhere="several databases take part, or the message is sent in a transaction of its own",
-        taken_over=False,
-        alone=True,
-    ),
+    _of_application("number.application", "mercury.storage.sql.rms", "SqlRms.lock_appended"),
+    _of_application("transmit.application", "mercury.engine.runtime.threads", "Runtime._post_behind"),
     # --- number ----------------------------------------------------------------------------------------------------
     Point(
         name="number.assign",
