@@ -292,16 +292,8 @@ def _make_rival_tables(client: str, server: str, module: str) -> None:
 # --- the lists -----------------------------------------------------------------------------------------------------
 
 
-def _mercury(
-    name: str,
-    store: str = "same",
-    *,
-    processes: int = 1,
-    share: float = 1.0,
-    together: bool = False,
-    **options: Any,
-) -> Kind:
-    make = partial(mercury_way, store=store, processes=processes, together=together, **options)
+def _mercury(name: str, store: str = "same", *, processes: int = 1, share: float = 1.0, **options: Any) -> Kind:
+    make = partial(mercury_way, store=store, processes=processes, **options)
     return Kind(name, make, (MERCURY,), part="lists" if options.get("lists") else "one", share=share)
 
 

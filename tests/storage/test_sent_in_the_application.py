@@ -234,10 +234,9 @@ def test_keys_whose_destinations_are_away_do_not_count_as_busy(shop: Shop) -> No
     assert numbers(shop.send("second")) == [2]
 
 
-def test_key_that_another_transaction_has_locked_is_not_waited_for(any_url: str) -> None:
-    if any_url.startswith("sqlite"):
-        return  # it has one writer, so no other transaction has a lock
-    shop = Shop(any_url)
+# SQLite has one writer, so no other transaction has a lock.
+@pytest.mark.parametrize("any_urls", ["memory", "postgres"], indirect=True)
+def test_key_that_another_transaction_has_locked_is_not_waited_for(shop: Shop) -> None:
     with shop.store.transaction() as tx:
         tx.rms.lock([KEY])
         assert shop.send("second") == []

@@ -71,10 +71,9 @@ HISTORY = b"""
         then substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) end
     from pg_control_system()
 """
-HAS_DEFERRED = "select exists (select from pg_trigger where tgdeferrable)"
-COMMITS_AT_ONCE = """
-current_setting('transaction_isolation') = 'read committed' and not exists (select from pg_trigger where tgdeferrable)
-""".strip()
+_DEFERRABLE = "exists (select from pg_trigger where tgdeferrable)"
+HAS_DEFERRED = f"select {_DEFERRABLE}"
+COMMITS_AT_ONCE = f"current_setting('transaction_isolation') = 'read committed' and not {_DEFERRABLE}"
 ABORTED = (
     "a statement has failed, and PostgreSQL executes no other in this transaction although its error was caught: put a "
     "statement that may fail into 'with tx.savepoint():', and catch its error around that"
