@@ -30,6 +30,8 @@ from tests.prepared import PreparedProcess, prepared_process
 ROOT = Path(__file__).resolve().parents[2]
 #: Seconds for which the test of a mutant waits for what does not happen.
 WAIT = "20"
+#: Seconds after which a check is killed: many times what the longest takes.
+LIMIT = 300.0
 COPIED = ("mercury", "tests", "samples", "docs", "pyproject.toml", "constraints.txt", "README.md", "Makefile")
 
 
@@ -133,19 +135,26 @@ def environment(tree: Path, *, writes: bool = False, postgres: str = "") -> dict
     return {**own, "PYTHONPATH": str(tree), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **chosen}
 
 
-def caught(mutant: Mutant, trees: Trees, process: PreparedProcess, postgres: str = "") -> tuple[bool, str]:
+def caught(
+    mutant: Mutant, trees: Trees, process: PreparedProcess, postgres: str = "", limit: float = LIMIT
+) -> tuple[bool, str]:
     """Whether the check fails without the guard, and how: the id of the test that failed, or what the hunt has found.
     A check that cannot even start has not caught anything.
 
     :param process: runs the check.
     :param postgres: the URL of the server whose databases the test uses; empty = it starts its own.
+    :param limit: the seconds after which the check is killed.
     """
     with trees.without(mutant) as tree:
         of_check = environment(tree, postgres="" if mutant.seeds else postgres)
         for _ in range(2):
-            done = process.run(command(mutant), tree, {**of_check, VARIABLE: WAIT}, seconds=600)
+            started = time.monotonic()
+            done = process.run(command(mutant), tree, {**of_check, VARIABLE: WAIT}, seconds=limit)
             if done.returncode >= 0:
-                break  # a process that was ended by a signal has said nothing: it is run again
+                break
+            if time.monotonic() - started >= limit:
+                return False, f"its check hung, and was killed after {limit:g} s"
+            # A process that was ended by another signal has said nothing: it is run again.
         # Both end with 1 when something is found; with 2 and more when they could not even look.
         how = verdict_of(done.stdout) or done.stderr[-200:]
         return done.returncode == 1, how if done.returncode in (0, 1) else f"{how} (exit code {done.returncode})"

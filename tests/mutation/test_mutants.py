@@ -79,8 +79,13 @@ def test_a_check_that_cannot_run_has_not_caught_anything(trees: Trees, process: 
     assert not was_caught, how
 
 
-def test_a_check_that_hangs_is_killed_and_has_not_caught_anything(whole: Path, process: PreparedProcess) -> None:
+def test_a_check_that_hangs_is_killed_and_has_not_caught_anything(
+    trees: Trees, whole: Path, process: PreparedProcess
+) -> None:
     assert process.run(["http.server", "--bind", "127.0.0.1", "0"], whole, environment(whole), seconds=1).returncode < 0
+    was_caught, how = caught(Mutant("none", (), seeds=range(12)), trees, process, limit=0.1)
+    assert not was_caught
+    assert how == "its check hung, and was killed after 0.1 s"
 
 
 def test_a_check_imports_the_tree_that_it_is_run_in(tmp_path: Path, process: PreparedProcess) -> None:
