@@ -4,6 +4,7 @@ import gc
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.acceptance.processes import COMMANDS
 from tests.prepared import COLLECTED_AFTER
@@ -16,6 +17,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["MERCURY_STORE"] = "memory:"
     # Collections every 700 objects, among all that imports and tests keep, took about 5 % of the CPU time.
     gc.set_threshold(COLLECTED_AFTER)
+    # How long an example takes says how busy the machine is.
+    settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("untimed")
 
 
 def pytest_unconfigure() -> None:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 
 from tests.mutation.failed import FAILED
@@ -161,14 +162,24 @@ def caught(
 
 
 def passing(tests: Iterable[str], whole: Path, postgres: str) -> tuple[bool, str]:
-    """Whether tests pass in a copy of the tree, and what they say.
+    """Whether tests pass in a copy of the tree, and what they say. As many processes as there are cores run them.
 
     :param postgres: the URL of the server whose databases the tests use.
     """
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    files: dict[str, list[str]] = {}
+    for test in tests:
+        files.setdefault(test.partition("::")[0], []).append(test)
+    count = len(os.sched_getaffinity(0))
+    shares = [list(chain(*islice(files.values(), first, None, count))) for first in range(count)]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     chosen = environment(whole, postgres=postgres)
-    done = subprocess.run(command, cwd=whole, env=chosen, capture_output=True, text=True, check=False)
-    return done.returncode == 0, done.stdout
+
+    def run(share: list[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*command, *share], cwd=whole, env=chosen, capture_output=True, text=True, check=False)
+
+    with ThreadPoolExecutor(count) as pool:
+        done = list(pool.map(run, filter(None, shares)))
+    return bool(done) and all(each.returncode == 0 for each in done), "".join(each.stdout for each in done)
 
 
 def verdict_of(output: str) -> str:

@@ -105,6 +105,16 @@ def test_every_test_that_has_caught_a_mutant_passes_with_all_guards(
     assert passed, output
 
 
+def test_one_of_many_tests_that_fails_is_noticed(tmp_path: Path) -> None:
+    for number in range(5):
+        (tmp_path / f"test_{number}.py").write_text(f"def test_number():\n    assert {number} != 3\n")
+    tests = [f"test_{number}.py::test_number" for number in range(5)]
+    passed, output = passing(tests, tmp_path, "")
+    assert not passed
+    assert "test_3.py" in output
+    assert passing([*tests[:3], tests[4]], tmp_path, "")[0]
+
+
 def test_a_tree_is_whole_again_when_the_next_mutant_gets_it(tmp_path: Path) -> None:
     """Otherwise a mutant would be caught by what the one before has changed or left."""
     whole = tmp_path / "whole"
