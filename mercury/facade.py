@@ -50,6 +50,7 @@ from mercury.store_access import StoreAccess, refuse_beside_active_member
 from mercury.telemetry.metrics import Metrics
 from mercury.telemetry.otel import export
 from mercury.telemetry.process import metrics_of, traces_of
+from mercury.wire.scan import Limits
 
 if TYPE_CHECKING:
     from mercury.service.endpoint import Host
@@ -401,6 +402,10 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
     @property
     def max_outbound_backlog(self) -> int:
         return self.settings.engine.max_outbound_backlog
+
+    @property
+    def limits(self) -> Limits:
+        return self.settings.engine.limits
 
     @property
     def address(self) -> str | None:

@@ -298,7 +298,8 @@ class Sender(KeyProgress):
         headers: Iterable[bytes],
         life: Life,
     ) -> _Unstored:
-        payload = write_body(body, self._namespace, operation, attached=True)
+        limits = self._port.limits
+        payload = write_body(body, self._namespace, operation, attached=True, limits=limits)
         if action is None:
             name = operation or (element_name(type(body)) if not isinstance(body, bytes | str | None) else None)
             if name is None:
@@ -314,7 +315,7 @@ class Sender(KeyProgress):
             channel=self._channel,
             action=action,
             payload=payload.xml,
-            headers=tuple(check_payload(header).xml for header in headers),
+            headers=tuple(check_payload(header, limits=limits).xml for header in headers),
             correlation=correlation,
             created_at=now,
             expires_at=expires_at,

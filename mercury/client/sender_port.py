@@ -11,6 +11,7 @@ from mercury.engine.ids import Ids
 from mercury.security.settings import MessageSecurity
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.records import OutboundMessage
+from mercury.wire.scan import Limits
 
 
 class SenderPort(Protocol):
@@ -34,6 +35,10 @@ class SenderPort(Protocol):
 
     @property
     def max_outbound_backlog(self) -> int: ...
+
+    @property
+    def limits(self) -> Limits:
+        """What a message may be."""
 
     def sending(self, tx: Transaction, message: OutboundMessage) -> None:
         """The application sends a message in ``tx``; called before it is stored."""

@@ -10,6 +10,7 @@ from mercury.errors import MercuryError
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.application import Transaction
 from mercury.wire.envelope import Payload
+from mercury.wire.scan import DEFAULT_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,8 @@ class MessageContext:
     expires_at: float | None = None
     #: The address to which its sender wants a response to be posted; ``None`` = it names none.
     reply_to: str | None = None
+    #: What its response may be: the settings ``engine.limits``.
+    limits: Limits = DEFAULT_LIMITS
 
 
 #: The action of an operation that takes every message of its service that no other operation takes.

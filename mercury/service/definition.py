@@ -25,12 +25,15 @@ from mercury.wire.envelope import Payload
 from mercury.wire.mapping import element_name
 from mercury.wire.mapping_plan import has_attachments
 from mercury.wire.ns import local_of
+from mercury.wire.scan import Limits
 from mercury.wsdl.contract import WsdlContract, WsdlOperation
 
 #: The XML namespace of a service or message that sets none.
 DEFAULT_NAMESPACE = "urn:mercury:app"
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
+#: Writes the body of a response.
+_Write: TypeAlias = Callable[[Any, Limits], Payload]
 #: `Operation.call` and `Operation.call_together`
 _Call: TypeAlias = Callable[[MessageContext, Payload], Payload | None]
 _CallTogether: TypeAlias = Callable[[Sequence[MessageContext], Sequence[Payload]], Sequence[Payload | None]]
@@ -217,8 +220,8 @@ class Service:
         def read(payload: Payload) -> Any:
             return read_body(payload, signature.body or bytes, namespace, element)
 
-        def write(result: object) -> Payload:
-            return write_body(result, namespace)
+        def write(result: object, limits: Limits) -> Payload:
+            return write_body(result, namespace, limits=limits)
 
         return Operation(
             name=name or function.__name__,
@@ -262,7 +265,7 @@ def _calls(
     function: Callable[..., Any],
     signature: Signature,
     read: Callable[[Payload], Any],
-    write: Callable[[Any], Payload] | None,
+    write: _Write | None,
     batch: int | None,
 ) -> _Calls:
     """The calls of a handler; ``write`` is ``None`` for a one-way operation."""
@@ -280,7 +283,7 @@ def _call_together(
     function: Callable[..., Any],
     signature: Signature,
     read: Callable[[Payload], Any],
-    write: Callable[[Any], Payload] | None,
+    write: _Write | None,
 ) -> _CallTogether:
     """The call of a handler that takes lists."""
 
@@ -295,7 +298,7 @@ def _call_together(
         if not isinstance(results, Sequence) or len(results) != len(payloads):
             shown = f"{len(results)} responses" if isinstance(results, Sequence) else type(results).__name__
             raise PayloadError(f"{signature.name} has returned {shown} to {len(payloads)} requests")
-        return [write(result) for result in results]
+        return [write(result, contexts[0].limits) for result in results]
 
     return call
 
@@ -304,7 +307,7 @@ def _call(
     function: Callable[..., Any],
     signature: Signature,
     read: Callable[[Payload], Any],
-    write: Callable[[Any], Payload] | None,
+    write: _Write | None,
 ) -> Callable[[MessageContext, Payload], Payload | None]:
     """The handler of an operation; ``write`` is ``None`` for a one-way operation."""
 
@@ -314,7 +317,7 @@ def _call(
         except PayloadError as error:
             raise ApplicationFault(f"the request cannot be read: {error}", code="BadRequest") from error
         result = function(**signature.arguments(context, context.transaction, body))
-        return write(result) if write is not None else None
+        return write(result, context.limits) if write is not None else None
 
     return call
 

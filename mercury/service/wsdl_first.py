@@ -13,6 +13,7 @@ from mercury.statemachine.retransmission import Backoff
 from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
 from mercury.wire.ns import local_of, namespace_of
+from mercury.wire.scan import Limits
 from mercury.wsdl.contract import WsdlContract, WsdlOperation
 from mercury.wsdl.document import document
 from mercury.wsdl.write import PLACE, placed, policy_reference, written_policy
@@ -59,16 +60,16 @@ class WsdlFirst:
 
         return read
 
-    def writer(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Any], Payload]:
+    def writer(self, operation: WsdlOperation, kind: type[Any]) -> Callable[[Any, Limits], Payload]:
         """Make a function that writes the bodies of responses, and raises `PayloadError` for an invalid one.
 
         :raises ConfigurationError: zeep is needed and not installed.
         """
         element, types = operation.response_element or "", self._types() if kind is Parsed else None
 
-        def write(value: Any) -> Payload:
+        def write(value: Any, limits: Limits) -> Payload:
             written = types.write(value, element) if types is not None else value
-            payload = write_body(written, namespace_of(element), local_of(element))
+            payload = write_body(written, namespace_of(element), local_of(element), limits=limits)
             try:
                 self.contract.check(payload.xml, element)
             except PayloadError as error:

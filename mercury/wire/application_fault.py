@@ -8,20 +8,21 @@ from mercury.wire import ns
 from mercury.wire.cut import cut, free_prefix, searchable
 from mercury.wire.ns import SOAP_NS, clark
 from mercury.wire.payload import check_payload
-from mercury.wire.scan import NO_LIMITS, Limits, MessageRefused, Node, Scanner
+from mercury.wire.scan import DEFAULT_LIMITS, NO_LIMITS, Limits, MessageRefused, Node, Scanner
 from mercury.wire.values import BLANKS, escape
 
 _CODE = clark(ns.MERCURY, "Code")
 
 
-def write_application_fault(soap: SoapVersion, fault: ApplicationFault) -> bytes:
+def write_application_fault(soap: SoapVersion, fault: ApplicationFault, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """Write an application's fault as a Fault element that declares all its namespaces.
 
     The application's code travels in the detail, because a code of SOAP would need a namespace.
 
-    :raises PayloadError: ``fault.detail`` is not XML of one element.
+    :param limits: those of ``fault.detail``.
+    :raises PayloadError: ``fault.detail`` is not XML of one element, or exceeds a limit.
     """
-    detail = check_payload(fault.detail).xml if fault.detail else b""
+    detail = check_payload(fault.detail, limits=limits).xml if fault.detail else b""
     s = free_prefix("s", [searchable(detail)])
     code = f'<m:Code xmlns:m="{ns.MERCURY}">{escape(fault.code)}</m:Code>'
     reason = escape(fault.reason)

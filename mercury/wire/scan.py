@@ -22,7 +22,8 @@ from mercury.statemachine.faults import Fault, FaultCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """The limits of one message. All are checked while the message is parsed.
+    """The limits of one message. All are checked while the message is parsed, and on each body before it is stored to
+    be sent, because peers are taken to have the same limits.
 
     :raises ConfigurationError: a limit is below 1, or ``max_uri_length`` is too large; the text begins with its name.
     """

@@ -5,17 +5,18 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from lxml import etree
 
-from mercury import ApplicationFault, ConfigurationError, DeadLetter, Mercury, Sender, Service
+from mercury import ApplicationFault, ConfigurationError, DeadLetter, Mercury, PayloadError, Sender, Service
 from mercury.cli.documents import fetch_all
 from mercury.settings import Settings
 from mercury.statemachine.protocol import RmVersion
+from mercury.wire import DEFAULT_LIMITS
 from mercury.wsdl import schema_files, wsdl_files
 from mercury.wsdl.contract import WsdlContract
 from mercury.wsdl.policy import imports, read
@@ -206,6 +207,15 @@ def test_body_of_any_type_needs_zeep(monkeypatch: pytest.MonkeyPatch) -> None:
         Service.from_wsdl(ORDERS).operation("Place")(by_zeep)
     with pytest.raises(ConfigurationError, match="Any is not a dataclass"):
         Service("plain").operation("Place")(by_zeep)
+
+
+def test_response_by_the_schema_has_the_limits_that_are_set() -> None:
+    wsdl = made(by_classes).wsdl
+    assert wsdl is not None
+    write = wsdl.writer(wsdl.operation("Place"), PlaceResponse)
+    assert write(PlaceResponse(1), DEFAULT_LIMITS).xml
+    with pytest.raises(PayloadError, match="larger than 10 bytes"):
+        write(PlaceResponse(1), replace(DEFAULT_LIMITS, max_bytes=10))
 
 
 # --- documents -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation.mutant import Change, Mutant
 
+RAISED = "tests/acceptance/test_raised_limits.py"
 HOSTILE = "tests/unit/wire/test_hostile_input.py"
 FRAGMENTS = "tests/unit/wire/test_mapping_fragments.py"
 MTOM = "tests/unit/wire/test_mtom.py"
@@ -13,6 +14,11 @@ TOO_MUCH = "test_input_above_a_limit_is_refused_with_the_name_of_the_limit"
 def limit(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
     """A limit on what a peer sends that is not looked at."""
     return Mutant(f"limit: {name}", (Change(symbol, before, after),), test=f"{HOSTILE}::{test}")
+
+
+def raised(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """Limits of what this side sends that are not those of its settings."""
+    return Mutant(f"set limits: {name}", (Change(symbol, before, after),), test=test)
 
 
 def mtom(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -465,8 +471,57 @@ WIRE = (
     ),
     Mutant(
         "limit: bytes of an object's XML",
-        (Change("mercury.wire.bodies:write_body", " and len(xml) <= DEFAULT_LIMITS.max_bytes", ""),),
+        (Change("mercury.wire.bodies:write_body", " and len(xml) <= limits.max_bytes", ""),),
         test="tests/unit/wire/test_bodies.py::test_an_object_that_is_larger_than_a_message_may_be_is_refused",
+    ),
+    raised(
+        "of a body that is sent",
+        "mercury.client.sender:Sender._row",
+        ", attached=True, limits=limits)",
+        ", attached=True)",
+        f"{RAISED}::test_body_above_the_default_limits_is_answered_by_one",
+    ),
+    raised(
+        "of a response",
+        "mercury.service.definition:_call.call",
+        "write(result, context.limits)",
+        "write(result, Limits())",
+        f"{RAISED}::test_body_above_the_default_limits_is_answered_by_one",
+    ),
+    raised(
+        "of the responses of a list",
+        "mercury.service.definition:_call_together.call",
+        "write(result, contexts[0].limits)",
+        "write(result, Limits())",
+        f"{RAISED}::test_body_above_the_default_limits_is_answered_by_one",
+    ),
+    raised(
+        "of a response, for its handler",
+        "mercury.engine.delivery.handler_call:HandlerCall.message_context",
+        "            limits=self._context.settings.limits,\n",
+        "",
+        f"{RAISED}::test_body_above_the_default_limits_is_answered_by_one",
+    ),
+    raised(
+        "of a response by a schema",
+        "mercury.service.wsdl_first:WsdlFirst.writer.write",
+        ", limits=limits)",
+        ")",
+        "tests/acceptance/test_wsdl_first.py::test_response_by_the_schema_has_the_limits_that_are_set",
+    ),
+    raised(
+        "of a fault",
+        "mercury.engine.delivery.handler_call:HandlerCall._send_fault",
+        ", limits=self._context.settings.limits)",
+        ")",
+        f"{RAISED}::test_detail_of_a_fault_may_be_above_the_default_limits",
+    ),
+    raised(
+        "of an object whose form is known",
+        "mercury.wire.bodies:write_body",
+        "len(xml) <= limits.max_bytes",
+        "len(xml) <= DEFAULT_LIMITS.max_bytes",
+        "tests/unit/wire/test_bodies.py::test_the_limits_of_a_body_are_those_that_are_set",
     ),
     Mutant(
         "limit: elements of an object's XML",

@@ -281,8 +281,8 @@ class HandlerCall:
         request = self._request
         if request is None:
             return None
-        xml = write_application_fault(request.protocol.soap, fault)
         protocol = request.protocol
+        xml = write_application_fault(protocol.soap, fault, limits=self._context.settings.limits)
         action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
         return self._respond(tx, action, Payload(xml, is_fault=True), now)
 
@@ -376,6 +376,7 @@ class HandlerCall:
             reply_to=message.reply_to.address
             if message.reply_to is not None and message.reply_to.addressable
             else None,
+            limits=self._context.settings.limits,
         )
 
 

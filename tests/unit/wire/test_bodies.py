@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass, field, make_dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import Enum
@@ -90,6 +90,17 @@ def test_an_object_that_is_larger_than_a_message_may_be_is_refused() -> None:
     write_body(Fault("a"), "urn:x")
     with pytest.raises(PayloadError, match="larger than"):
         write_body(Fault("a" * DEFAULT_LIMITS.max_bytes), "urn:x")
+
+
+def test_the_limits_of_a_body_are_those_that_are_set() -> None:
+    wide = replace(DEFAULT_LIMITS, max_bytes=2 * DEFAULT_LIMITS.max_bytes, max_elements=2 * DEFAULT_LIMITS.max_elements)
+    long, many = "a" * DEFAULT_LIMITS.max_bytes, Texts(["a"] * DEFAULT_LIMITS.max_elements)
+    for value in (Fault(long), f"<a>{long}</a>", f"<a>{long}</a>".encode(), many):
+        with pytest.raises(PayloadError, match=r"larger than|elements"):
+            write_body(value, "urn:x")
+        assert write_body(value, "urn:x", limits=wide).xml
+    with pytest.raises(PayloadError, match="larger than"):
+        write_body(Fault("a" * 1000), "urn:x", limits=replace(DEFAULT_LIMITS, max_bytes=1000))
 
 
 def test_a_class_with_more_attributes_or_longer_names_than_a_message_may_have_is_refused() -> None:
