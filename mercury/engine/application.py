@@ -39,7 +39,7 @@ class MessageContext:
     expires_at: float | None = None
     #: The address to which its sender wants a response to be posted; ``None`` = it names none.
     reply_to: str | None = None
-    #: What its response may be: the settings ``engine.limits``.
+    #: What its response may be: ``engine.limits.max_bytes`` and the others.
     limits: Limits = DEFAULT_LIMITS
 
 
