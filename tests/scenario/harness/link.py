@@ -11,6 +11,7 @@ from mercury.client.sender import Sender
 from mercury.storage.api import Transaction
 from mercury.storage.records import Channel, OutboundMessage
 from mercury.testing import CountedIds
+from mercury.wire.scan import Limits
 
 from .words import ASK, NOTE, body
 
@@ -43,6 +44,10 @@ class _Context:
     @property
     def max_outbound_backlog(self) -> int:
         return self._node.settings.max_outbound_backlog
+
+    @property
+    def limits(self) -> Limits:
+        return self._node.settings.limits
 
     @property
     def why_not_running(self) -> str | None:
