@@ -14,6 +14,7 @@ from mercury.operations.sequences import SequenceLine, destination_line, source_
 from mercury.statemachine.events import DestinationEnd
 from mercury.storage.api import Topic
 from mercury.storage.audit import Actor, TargetKind
+from mercury.storage.names import destination_claim, source_claim
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord
 from mercury.storage.searching import SourceSeen
 from mercury.storage.sql import steering
@@ -157,11 +158,11 @@ class SequenceActions:
         source: SourceSeen | None = sequences.source(tx, name)
         if source is not None:
             record = source.record
-            return _Found(source_line(source, now), f"rms {record.channel.key.digest}", Topic.RMS, record)
+            return _Found(source_line(source, now), source_claim(record.channel.key.digest), Topic.RMS, record)
         destination = sequences.destination(tx, name)
         if destination is None:
             raise NotPossible(f"there is no sequence {name}")
-        return _Found(destination_line(destination, now), f"invoker {name}", Topic.INVOKER, None)
+        return _Found(destination_line(destination, now), destination_claim(name), Topic.INVOKER, None)
 
     def _note(
         self,

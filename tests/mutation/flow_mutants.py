@@ -380,7 +380,7 @@ FLOW = (
         (
             Change(
                 "mercury.engine.source.worker:SourceWorker._shared",
-                'if claims.current(f"rms {key.digest}", now) is None',
+                "if claims.current(source_claim(key.digest), now) is None",
                 "",
             ),
         ),

@@ -42,6 +42,7 @@ from mercury.statemachine.policy import DeliveryAssurance, OnFailure
 from mercury.statemachine.retransmission import is_due
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim
+from mercury.storage.names import destination_claim
 from mercury.storage.records import InboundKind
 
 log = logging.getLogger("mercury.engine.invocation")
@@ -102,7 +103,7 @@ class InvocationWorker:
                     busy += not mine and not past
                     step.progress += past
                     # The time has passed since the query: the buffers before this one took long.
-                    claim = self._context.claims.take(f"invoker {sequence}", now + took) if mine else None
+                    claim = self._context.claims.take(destination_claim(sequence), now + took) if mine else None
                     if claim is not None:
                         if more:
                             # Not before this thread has work: idle threads would wake each other while others are busy.
@@ -130,8 +131,8 @@ class InvocationWorker:
             return {}, list(due.sequences)
         ready = [sequence for sequence in due.sequences if not self._cool_down.has_failed(sequence)]
         with self._turns.alone(ready, due, most) as mine:
-            taken = self._context.claims.take_all([f"invoker {sequence}" for sequence in mine], now)
-            claims = {each: claim for each in mine if (claim := taken.get(f"invoker {each}")) is not None}
+            taken = self._context.claims.take_all([destination_claim(sequence) for sequence in mine], now)
+            claims = {each: claim for each in mine if (claim := taken.get(destination_claim(each))) is not None}
             if len(claims) < 2:
                 return {}, list(due.sequences)
             if self._several.needs_others and len(mine) < len(due.sequences):
@@ -155,7 +156,7 @@ class InvocationWorker:
             now, self._context.settings.sequence_batch, self._turns.work_filter
         ):
             with self._turns.alone([sequence]) as mine:
-                claim = self._context.claims.take(f"invoker {sequence}", now) if mine else None
+                claim = self._context.claims.take(destination_claim(sequence), now) if mine else None
                 if claim is not None:
                     self._work(sequence, claim, now, self._repair)
 

@@ -34,6 +34,7 @@ from mercury.statemachine import events
 from mercury.statemachine.policy import AcknowledgeAt
 from mercury.storage.api import Transaction
 from mercury.storage.claims import Claim
+from mercury.storage.names import destination_claim
 from mercury.storage.records import (
     InboundKind,
     InboundMessage,
@@ -114,8 +115,8 @@ class ArrivalDelivery:
         if not self.turns.wait_for(names, PATIENCE) and len(names) == 1:
             self._store_only()
         with self.turns.alone(names) as mine:
-            taken = self.context.claims.take_all([f"invoker {name}" for name in mine], now) if mine else {}
-            claims = {name: claim for name in mine if (claim := taken.get(f"invoker {name}")) is not None}
+            taken = self.context.claims.take_all([destination_claim(name) for name in mine], now) if mine else {}
+            claims = {name: claim for name in mine if (claim := taken.get(destination_claim(name))) is not None}
             if not claims:
                 yield None
                 return
@@ -144,7 +145,7 @@ class ArrivalDelivery:
         for name, service in sequences.items():
             if service is None or service in self._first or known(service) or monotonic < self._first_from:
                 continue
-            if self.context.claims.take(f"invoker {name}", now) is not None:
+            if self.context.claims.take(destination_claim(name), now) is not None:
                 self._first.add(service)
             else:
                 self._first_from = monotonic + FIRST_PAUSE

@@ -27,6 +27,7 @@ from mercury.engine.source.transmission import STALLED_PAUSE, KeyWork, PairEnds
 from mercury.errors import Conflict, StorageError, TransientStorageError
 from mercury.storage.api import Topic, Transaction
 from mercury.storage.claims import Claim, WorkFilter
+from mercury.storage.names import source_claim
 from mercury.storage.records import OutboundKind, OutboundMessage, SequenceKey
 
 log = logging.getLogger("mercury.engine.source")
@@ -82,8 +83,8 @@ class SourceWorker:
         if self._context.others and not step.more:
             mine = self._shared(ready, now)
             step.more, ready = len(mine) < len(ready), mine
-        taken = self._context.claims.take_all([f"rms {key.digest}" for key in ready], now)
-        claims = {key: claim for key in ready if (claim := taken.get(f"rms {key.digest}")) is not None}
+        taken = self._context.claims.take_all([source_claim(key.digest) for key in ready], now)
+        claims = {key: claim for key in ready if (claim := taken.get(source_claim(key.digest))) is not None}
         for key in ready:
             if key not in claims:
                 self.appended.forget(key)
@@ -118,7 +119,7 @@ class SourceWorker:
         on, and what is left at its next turns, if no other process has taken it meanwhile (decision 110).
         """
         claims = self._context.claims
-        new = [key for key in keys if claims.current(f"rms {key.digest}", now) is None]
+        new = [key for key in keys if claims.current(source_claim(key.digest), now) is None]
         # Each process prefers other keys.
         new.sort(key=lambda key: zlib.crc32(f"{claims.owner} {key.digest}".encode()))
         left = set(new[-(-len(new) // 2) :])
@@ -138,7 +139,7 @@ class SourceWorker:
         keys, step.more = self._found.next(now, most)
         if self._context.others and not step.more:
             claims = self._context.claims
-            self.appended.found(keys, now, lambda digest: claims.current(f"rms {digest}", now) is not None)
+            self.appended.found(keys, now, lambda digest: claims.current(source_claim(digest), now) is not None)
         with self._mutex:  # those that are due now are among the keys, or more are due
             self._planned = {key: due for key, due in self._planned.items() if due > now}
         return keys
@@ -157,7 +158,7 @@ class SourceWorker:
         :raises Conflict: at the commit, if another process has taken a claim.
         """
         step = Step()
-        current = {key: self._context.claims.current(f"rms {key.digest}", now) for key in keys}
+        current = {key: self._context.claims.current(source_claim(key.digest), now) for key in keys}
         claims = {
             key: claim
             for key, claim in current.items()
@@ -190,7 +191,7 @@ class SourceWorker:
         :raises StorageError: a statement fails that the application has left to be executed later.
         """
         key = self._lone(tx.rms.appended, now)
-        claim = self._context.claims.last(f"rms {key.digest}") if key is not None else None
+        claim = self._context.claims.last(source_claim(key.digest)) if key is not None else None
         if key is None or claim is None or self._cool_down.waits(str(key), now):
             return None
         if not tx.rms.lock_appended(key, claim):
@@ -252,7 +253,7 @@ class SourceWorker:
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None:
         """A transaction with `refill` of these keys failed: their claims may be lost."""
         for key in keys:
-            self._context.claims.forget(f"rms {key.digest}")
+            self._context.claims.forget(source_claim(key.digest))
         self.appended.search()  # what was appended to them may have been taken
 
     @property

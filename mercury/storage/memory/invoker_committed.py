@@ -9,6 +9,7 @@ from itertools import islice
 
 from mercury.statemachine.ranges import RangeSet
 from mercury.statemachine.tables import InvokerState
+from mercury.storage.names import destination_claim
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord
 
 #: Whether a worker may take the work on a resource of a service.
@@ -140,7 +141,7 @@ class CommittedInvoker:
         for buffer in self._with_work(peer):
             record = buffer.record
             is_due = record.retry_at is None or record.retry_at <= now
-            if is_due and not self.waits_for(record) and free(f"invoker {record.sequence}", record.service):
+            if is_due and not self.waits_for(record) and free(destination_claim(record.sequence), record.service):
                 yield record.sequence
 
     def _with_work(self, peer: str) -> Iterator[Buffer]:
@@ -163,7 +164,7 @@ class CommittedInvoker:
                 if (
                     (earliest is None or at < earliest)
                     and not self.waits_for(buffer.record)
-                    and (free is None or free(f"invoker {buffer.record.sequence}", buffer.record.service))
+                    and (free is None or free(destination_claim(buffer.record.sequence), buffer.record.service))
                 ):
                     earliest = at
         return earliest

@@ -10,6 +10,7 @@ from itertools import chain
 
 from mercury.statemachine.faults import Ranges
 from mercury.storage.maintenance import SKEW
+from mercury.storage.names import source_claim
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.turns import HEAD_START, alternating, by_turns
 
@@ -222,9 +223,9 @@ class CommittedRms:
             rows.sort(key=lambda key: self._turn(key, self.keys[key].rows[self.keys[key].waiting[0]].created_at))
         else:
             timed.sort(key=self.times.__getitem__)
-        waits = (key for key in rows if free(f"rms {key.digest}"))
+        waits = (key for key in rows if free(source_claim(key.digest)))
         waiting = ((key, self._owner_of_first(key)) for key in waits)
-        in_time = ((key, self.keys[key].records[-1].owner) for key in timed if free(f"rms {key.digest}"))
+        in_time = ((key, self.keys[key].records[-1].owner) for key in timed if free(source_claim(key.digest)))
         first, second = by_turns(waiting, after), by_turns(in_time, after)
         return (alternating(first, second) if first and second else first or second)[:limit]
 
@@ -245,10 +246,10 @@ class CommittedRms:
     def next_due(self, free: Callable[[str], bool] | None) -> float | None:
         if free is None:
             return 0.0 if self.waiting else min((*self.times.values(), *self.expiring.values()), default=None)
-        if any(free(f"rms {key.digest}") for key in self.waiting):
+        if any(free(source_claim(key.digest)) for key in self.waiting):
             return 0.0
         times = chain(self.times.items(), self.expiring.items())
-        return min((at for key, at in times if free(f"rms {key.digest}")), default=None)
+        return min((at for key, at in times if free(source_claim(key.digest))), default=None)
 
 
 def _named_alike(old: RmsRecord, new: RmsRecord) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import func, literal, select
 
+from mercury.storage.names import DESTINATION_CLAIM
 from mercury.storage.sql.prepared import Prepared, among, least
 from mercury.storage.sql.schema import (
     CLAIM,
@@ -22,7 +23,9 @@ BUFFERS = Prepared(select(INVOKER_BUFFER).where(among(INVOKER_BUFFER.c.sequence,
 NEWEST = select(func.coalesce(least(INVOKER_MESSAGE.c.position, greatest=True), 0)).scalar_subquery()
 #: The owner of the claim on a buffer: a row by its key, which the planner never makes a table of all claims.
 HOLDER = (
-    select(CLAIM.c.owner).where(CLAIM.c.resource == literal("invoker ") + INVOKER_BUFFER.c.sequence).scalar_subquery()
+    select(CLAIM.c.owner)
+    .where(CLAIM.c.resource == literal(DESTINATION_CLAIM) + INVOKER_BUFFER.c.sequence)
+    .scalar_subquery()
 )
 #: Locks buffers, in the order of all locks, and reads them.
 LOCKED_BUFFERS = Prepared(

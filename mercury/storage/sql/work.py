@@ -34,6 +34,7 @@ from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import InvokerState
 from mercury.storage.api import Topic
 from mercury.storage.claims import WorkFilter
+from mercury.storage.names import DESTINATION_CLAIM, SOURCE_CLAIM
 from mercury.storage.records import InboundKind, SequenceKey
 from mercury.storage.sql.prepared import Prepared, least, sought
 from mercury.storage.sql.schema import (
@@ -191,7 +192,7 @@ def _workable(wanted: WorkParameters, *, at: bool) -> Select[tuple[str, float | 
             ~_waits(),
             _called(),
             _hosted(BUFFER, wanted),
-            _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=at),
+            _free(literal(DESTINATION_CLAIM) + BUFFER.c.sequence, wanted, at=at),
         )
     )
 
@@ -218,7 +219,7 @@ def _next_invoker(wanted: WorkParameters) -> Prepared:
 
 @lru_cache(maxsize=CACHE_SIZE)
 def _stuck_invoker(wanted: WorkParameters) -> Prepared:
-    free = _free(literal("invoker ") + BUFFER.c.sequence, wanted, at=True)
+    free = _free(literal(DESTINATION_CLAIM) + BUFFER.c.sequence, wanted, at=True)
     has_rows = exists().where(sought(MESSAGE.c.sequence, BUFFER.c.sequence))
     touched = distinct(MESSAGE.c.sequence).subquery()
     others = INVOKER_BUFFER.alias("others")
@@ -253,12 +254,12 @@ def _waiting(wanted: WorkParameters, *, at: bool) -> Select[tuple[str]]:
     abandoned = exists().where(sought(ROW.c.key_id, waiting.c.value), IS_ABANDONED)
     expired = [exists().where(EXPIRES, ROW.c.expires_at <= NOW, sought(ROW.c.key_id, waiting.c.value))] if at else []
     has_work = or_(~held, abandoned, *expired)
-    return select(waiting.c.value).where(has_work, _free(literal("rms ") + waiting.c.value, wanted, at=at))
+    return select(waiting.c.value).where(has_work, _free(literal(SOURCE_CLAIM) + waiting.c.value, wanted, at=at))
 
 
 def _next_expiry(wanted: WorkParameters, *, at: bool) -> ColumnElement[Any]:
     """When the next row without a number expires."""
-    free = _free(literal("rms ") + ROW.c.key_id, wanted, at=at)
+    free = _free(literal(SOURCE_CLAIM) + ROW.c.key_id, wanted, at=at)
     return select(func.min(ROW.c.expires_at)).where(EXPIRES, free).scalar_subquery()
 
 
@@ -288,7 +289,7 @@ def _due_rms(wanted: WorkParameters) -> Prepared:
     )
     due = SEQUENCE.c.due
     turn = _turn(SEQUENCE, due).label("turn")
-    is_due = and_(due <= NOW, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
+    is_due = and_(due <= NOW, _free(literal(SOURCE_CLAIM) + SEQUENCE.c.key_id, wanted, at=True))
     timed = (
         select(literal(1).label("part"), SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), turn)
         .where(is_due)
@@ -329,7 +330,7 @@ def _due_rms_of(wanted: WorkParameters) -> Prepared:
     mine = [OF == PEER_GIVEN, due.is_not(None), due <= NOW]
     return Prepared(
         select(SEQUENCE.c.key_id, SEQUENCE.c.channel, OF.label("peer"), _turn(SEQUENCE, due).label("turn"))
-        .where(*mine, _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True))
+        .where(*mine, _free(literal(SOURCE_CLAIM) + SEQUENCE.c.key_id, wanted, at=True))
         .order_by(due, SEQUENCE.c.position)
         .limit(LIMIT)
     )
@@ -338,7 +339,7 @@ def _due_rms_of(wanted: WorkParameters) -> Prepared:
 @lru_cache(maxsize=CACHE_SIZE)
 def _next_rms(wanted: WorkParameters) -> Prepared:
     waiting = _waiting(wanted, at=False).exists()
-    due = select(func.min(SEQUENCE.c.due)).where(_free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=False))
+    due = select(func.min(SEQUENCE.c.due)).where(_free(literal(SOURCE_CLAIM) + SEQUENCE.c.key_id, wanted, at=False))
     timed = _earlier(due.scalar_subquery(), _next_expiry(wanted, at=False))
     return Prepared(select(case((waiting, literal(0.0)), else_=timed).label("earliest")))
 
@@ -399,7 +400,7 @@ def _work_due(wanted: WorkParameters) -> Prepared:
     rmd = select(func.min(RMD_SEQUENCE.c.due)).where(_hosted(RMD_SEQUENCE, wanted))
     buffers = _workable(wanted, at=True).subquery()
     invoker = select(func.min(func.coalesce(buffers.c.retry_at, 0.0)))
-    free = _free(literal("rms ") + SEQUENCE.c.key_id, wanted, at=True)
+    free = _free(literal(SOURCE_CLAIM) + SEQUENCE.c.key_id, wanted, at=True)
     timed = select(func.min(SEQUENCE.c.due)).where(free).scalar_subquery()
     earliest = _earlier(timed, _next_expiry(wanted, at=True))
     rms = case((_waiting(wanted, at=True).exists(), literal(0.0)), else_=earliest)

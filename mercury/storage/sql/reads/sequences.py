@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Subquery, and_, case, func, literal, or_, 
 from mercury.statemachine.deliverable import Release
 from mercury.statemachine.tables import RmdState, RmsState
 from mercury.storage.claims import SUSPENDED
+from mercury.storage.names import DESTINATION_CLAIM, SOURCE_CLAIM, destination_claim, source_claim
 from mercury.storage.records import InboundKind, RmdRecord
 from mercury.storage.searching import (
     MOST_ROWS,
@@ -157,7 +158,7 @@ def _source_conditions(which: SequenceFilter, rows: Subquery) -> list[ColumnElem
         found.append(row.ended_at.is_(None))
     if which.stuck:
         found.append(
-            and_(row.ended_at.is_(None), or_(row.last_error.is_not(None), _held(literal("rms ") + row.key_id)))
+            and_(row.ended_at.is_(None), or_(row.last_error.is_not(None), _held(literal(SOURCE_CLAIM) + row.key_id)))
         )
     return found
 
@@ -172,7 +173,7 @@ def _sources(tx: SqlTransaction, rows: Sequence[Row], most: int) -> list[SourceS
     sent = _counts(tx, [row["id"] for row in rows], most, numbered=True)
     new = _counts(tx, sorted(alive), most, numbered=False)
     newest = {row["key_id"]: row["id"] for row in sorted(rows, key=lambda row: int(row["position"]))}
-    claims = holders(tx, [f"rms {row['key_id']}" for row in rows])
+    claims = holders(tx, [source_claim(row["key_id"]) for row in rows])
     found, none = [], Count(0)
     for row, record in zip(rows, records, strict=True):
         is_newest = newest[row["key_id"]] == row["id"] and row["ended_at"] is None
@@ -184,7 +185,7 @@ def _sources(tx: SqlTransaction, rows: Sequence[Row], most: int) -> list[SourceS
                 record=record,
                 waiting=Count(min(waiting, most), waiting > most or numbered.more or unsent.more),
                 unsent=unsent,
-                holder=claims.get(f"rms {row['key_id']}"),
+                holder=claims.get(source_claim(row["key_id"])),
             )
         )
     return found
@@ -234,7 +235,7 @@ def _destination_conditions(which: SequenceFilter, rows: Subquery) -> list[Colum
         the_next = select(MESSAGE.c.position).where(mine, MESSAGE.c.number == BUFFER.c.next).exists()
         gap = and_(BUFFER.c.releases == Release.NEXT.value, waits, ~the_next)
         paused = select(PAUSED_SERVICE.c.service).where(PAUSED_SERVICE.c.service == BUFFER.c.service).exists()
-        held = _held(literal("invoker ") + row.identifier)
+        held = _held(literal(DESTINATION_CLAIM) + row.identifier)
         found.append(or_(BUFFER.c.attempts > 0, gap, held, and_(paused, waits)))
     return found
 
@@ -244,7 +245,7 @@ def _destinations(tx: SqlTransaction, records: Sequence[RmdRecord]) -> list[Dest
     buffers = tx.invoker.read_many(names) if names else {}
     before = tx.invoker.read_many({each.follows for each in buffers.values() if each.follows is not None})
     unfinished = {name for name, each in before.items() if not each.machine.finished}
-    claims = holders(tx, [f"invoker {name}" for name in names])
+    claims = holders(tx, [destination_claim(name) for name in names])
     paused = _paused(tx, {record.service for record in records if record.service is not None})
     found = []
     for record in records:
@@ -256,7 +257,7 @@ def _destinations(tx: SqlTransaction, records: Sequence[RmdRecord]) -> list[Dest
                 record=record,
                 buffer=buffer,
                 waiting=max(0, received - passed),
-                holder=claims.get(f"invoker {record.identifier}"),
+                holder=claims.get(destination_claim(record.identifier)),
                 paused_by=paused.get(record.service or ""),
                 predecessor_waits=buffer is not None and buffer.follows in unfinished,
             )
