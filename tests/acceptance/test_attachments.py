@@ -22,6 +22,7 @@ from mercury import (
     Limits,
     Mercury,
     OnFailure,
+    PayloadError,
     Service,
     Settings,
     Transaction,
@@ -208,9 +209,12 @@ def test_operation_without_attachments_refuses_what_is_too_large_for_memory(arch
 def test_text_above_the_limit_is_refused_whatever_the_limit_with_attachments_is(
     archive: Archive, client: Mercury
 ) -> None:
-    sender = client.to(archive.url)
-    sender.send(Note(LARGE))
-    eventually(lambda: "longer than 1048576 bytes" in (sender.last_error or ""), "the refusal")
+    with pytest.raises(PayloadError, match="larger than 1048576 bytes"):
+        client.to(archive.url).send(Note(LARGE))
+    with Mercury("memory:") as other:  # its own limit is higher
+        sender = other.to(archive.url)
+        sender.send(Note(LARGE))
+        eventually(lambda: "longer than 1048576 bytes" in (sender.last_error or ""), "the refusal")
     assert archive.received == []
 
 

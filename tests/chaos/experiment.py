@@ -12,7 +12,7 @@ import itertools
 import json
 import random
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,8 +27,8 @@ ORDERS = 20
 #: The number of kills in every run, one on each side.
 KILLS = 2
 FORMS = (Form.MEMORY, Form.PLAIN, Form.SAME_DATABASE, Form.LAST_RESOURCE, Form.TWO_PHASE)
-#: Seconds without progress after which a run with losses ends: after the client has finished, and while it still
-#: waits for a response that cannot come.
+#: Seconds without progress after which a run with losses ends: after the client has finished and the server has
+#: delivered what it has, and while one of them still waits, perhaps for a response that cannot come.
 REST, LONG_REST = 1.5, 8.0
 COMMAND = "python -m tests.chaos experiment"
 
@@ -126,8 +126,9 @@ def is_at_point(fork: Fork) -> bool:
 class Rest:
     """Detects that a run makes no progress any more although not everything has arrived."""
 
-    def __init__(self, port: int, witness: Witness) -> None:
+    def __init__(self, port: int, witness: Witness, clock: Callable[[], float] = time.monotonic) -> None:
         self._port = port
+        self._clock = clock
         self._witness = witness
         self._seen: object = None
         self._since = 0.0
@@ -136,20 +137,22 @@ class Rest:
         printed = running[Side.CLIENT].out
         if "sent\n" not in printed:
             return False
-        now = (self._waiting(), self._witness.progress())
-        if now != self._seen:
-            self._seen, self._since = now, time.monotonic()
-        return time.monotonic() - self._since > (REST if "done\n" in printed else LONG_REST)
+        sequences = self._sequences()
+        now = (sequences, self._witness.progress())
+        if now != self._seen or sequences is None:  # a server that starts again is no rest, however long it takes
+            self._seen, self._since = now, self._clock()
+        is_done = "done\n" in printed and not any(waiting for _, _, waiting in sequences or ())
+        return self._clock() - self._since > (REST if is_done else LONG_REST)
 
-    def _waiting(self) -> str:
-        """The status of the server's sequences, as text."""
+    def _sequences(self) -> list[tuple[Any, ...]] | None:
+        """Each sequence of the server: its name, what it received, how much waits; ``None`` if it does not answer."""
         connection = http.client.HTTPConnection(HOST, self._port, timeout=5)
         try:
             connection.request("GET", "/mercury/status/sequences")
             status = json.loads(connection.getresponse().read())
-            return str([(each["identifier"], each["ranges"], each["waiting"]) for each in status])
-        except (OSError, http.client.HTTPException, ValueError) as error:
-            return str(error)
+            return [(each["identifier"], each["ranges"], each["waiting"]) for each in status]
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
         finally:
             connection.close()
 
