@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mercury.errors import NotActive
 from mercury.storage.api import StorageManager
 from mercury.storage.claims import Claim
+
+#: What a resource is known by: the key that is sent under, or the identifier of the sequence that is delivered from.
+Thing = TypeVar("Thing")
 
 
 @dataclass(slots=True)
@@ -53,15 +57,19 @@ class ClaimKeeper:
         self._keep([resource], [] if claim is None else [claim], now)
         return claim
 
-    def take_all(self, resources: Collection[str], now: float) -> dict[str, Claim]:
-        """As `take` for each of these, with one query of the store. Returns the claims that this process has now."""
-        found = {name: claim for name in resources if (claim := self.current(name, now)) is not None}
-        asked = [name for name in resources if name not in found]
+    def take_all(self, resources: Mapping[Thing, str], now: float) -> dict[Thing, Claim]:
+        """As `take` for each of these, with one query of the store. Returns the claims that this process has now.
+
+        :param resources: by what the caller knows them by, as the result is.
+        """
+        names = resources.values()
+        found = {name: claim for name in names if (claim := self.current(name, now)) is not None}
+        asked = [name for name in names if name not in found]
         if asked:
             taken = self._store.claim_all(asked, self.owner, now, self._lease)
             self._keep(asked, taken, now)
             found |= {claim.resource: claim for claim in taken}
-        return found
+        return {thing: claim for thing, name in resources.items() if (claim := found.get(name)) is not None}
 
     def _keep(self, asked: Collection[str], taken: Collection[Claim], now: float) -> None:
         """Note the claims that were taken, of those that the store was asked for."""

@@ -192,9 +192,9 @@ ARRIVALS = (
     ),
     arrival(
         "a buffer without a claim is left alone",
-        "delivery.on_arrival:ArrivalDelivery.reserved",
-        "(claim := taken.get(destination_claim(name))) is not None",
-        "(claim := taken.get(destination_claim(name))) is not self",
+        "claims:ClaimKeeper.take_all",
+        "(claim := found.get(name)) is not None",
+        "(claim := found.get(name)) is not self",
         f"{LEFT}::test_messages_of_a_sequence_that_another_process_delivers_from_are_stored_and_those_of_others_handled",
     ),
     arrival(

@@ -131,8 +131,7 @@ class InvocationWorker:
             return {}, list(due.sequences)
         ready = [sequence for sequence in due.sequences if not self._cool_down.has_failed(sequence)]
         with self._turns.alone(ready, due, most) as mine:
-            taken = self._context.claims.take_all([destination_claim(sequence) for sequence in mine], now)
-            claims = {each: claim for each in mine if (claim := taken.get(destination_claim(each))) is not None}
+            claims = self._context.claims.take_all({sequence: destination_claim(sequence) for sequence in mine}, now)
             if len(claims) < 2:
                 return {}, list(due.sequences)
             if self._several.needs_others and len(mine) < len(due.sequences):

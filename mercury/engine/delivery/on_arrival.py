@@ -115,8 +115,7 @@ class ArrivalDelivery:
         if not self.turns.wait_for(names, PATIENCE) and len(names) == 1:
             self._store_only()
         with self.turns.alone(names) as mine:
-            taken = self.context.claims.take_all([destination_claim(name) for name in mine], now) if mine else {}
-            claims = {name: claim for name in mine if (claim := taken.get(destination_claim(name))) is not None}
+            claims = self.context.claims.take_all({name: destination_claim(name) for name in mine}, now)
             if not claims:
                 yield None
                 return

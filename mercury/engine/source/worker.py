@@ -83,8 +83,7 @@ class SourceWorker:
         if self._context.others and not step.more:
             mine = self._shared(ready, now)
             step.more, ready = len(mine) < len(ready), mine
-        taken = self._context.claims.take_all([source_claim(key.digest) for key in ready], now)
-        claims = {key: claim for key in ready if (claim := taken.get(source_claim(key.digest))) is not None}
+        claims = self._context.claims.take_all({key: source_claim(key.digest) for key in ready}, now)
         for key in ready:
             if key not in claims:
                 self.appended.forget(key)

@@ -199,7 +199,7 @@ def test_many_claims_are_one_question_about_those_that_it_does_not_have(
 ) -> None:
     held = taken(keeper, NOW)
     assert other(store, NOW, "rms 3") is not None
-    found = keeper.take_all(["rms 1", "rms 2", "rms 3"], NOW + 1)
+    found = keeper.take_all({name: name for name in ("rms 1", "rms 2", "rms 3")}, NOW + 1)
     assert sorted(found) == ["rms 1", "rms 2"]
     assert found["rms 1"] == held
     assert store.asked == ["rms 1", "rms 3", "rms 2 + rms 3"]

@@ -49,7 +49,7 @@ def context(store: Failing) -> Any:
     claims = SimpleNamespace(
         owner="me",
         take=lambda resource, _now: Claim(resource, "me", 1),
-        take_all=lambda resources, _now: {resource: Claim(resource, "me", 1) for resource in resources},
+        take_all=lambda resources, _now: {thing: Claim(name, "me", 1) for thing, name in resources.items()},
         monotonic=lambda: 0.0,
         run=lambda: lambda: False,
     )
