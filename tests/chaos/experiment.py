@@ -138,10 +138,13 @@ class Rest:
         if "sent\n" not in printed:
             return False
         sequences = self._sequences()
-        now = (sequences, self._witness.progress())
-        if now != self._seen or sequences is None:  # a server that starts again is no rest, however long it takes
-            self._seen, self._since = now, self._clock()
-        is_done = "done\n" in printed and not any(waiting for _, _, waiting in sequences or ())
+        if sequences is None:  # a server that starts again is no rest, however long it takes
+            self._since = self._clock()
+            return False
+        seen = (sequences, self._witness.progress())
+        if seen != self._seen:
+            self._seen, self._since = seen, self._clock()
+        is_done = "done\n" in printed and not any(waiting for _, _, waiting in sequences)
         return self._clock() - self._since > (REST if is_done else LONG_REST)
 
     def _sequences(self) -> list[tuple[Any, ...]] | None:
