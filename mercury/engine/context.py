@@ -12,6 +12,7 @@ from mercury.engine.cool_down import RecentRefusals
 from mercury.engine.endpoint_errors import EndpointErrors
 from mercury.engine.expired import Expired
 from mercury.engine.log_limiter import LOG_INTERVAL, LogLimiter
+from mercury.engine.own_locks import OwnLocks
 from mercury.engine.rates import Rates
 from mercury.engine.running_calls import RunningCalls
 from mercury.engine.settings import EngineSettings
@@ -76,6 +77,8 @@ class EngineContext:
     expired: Expired = field(init=False)
     #: Source sequences to which commits have appended messages.
     appended: AppendedKeys = field(default_factory=AppendedKeys)
+    #: Destination sequences that workers of this process lock.
+    own_locks: OwnLocks = field(default_factory=OwnLocks)
     #: How many requests are answered together.
     answered_together: AnsweredTogether = field(default_factory=AnsweredTogether)
     #: Encodes the messages of sequences and the acknowledgements.

@@ -114,17 +114,24 @@ ARRIVALS = (
         f"{LEFT}::test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer",
     ),
     arrival(
+        "the invoker goes on while arrivals would only be stored",
+        "delivery.invocation:InvocationWorker._call_all",
+        " and run.left <= MOST_BEFORE",
+        "",
+        f"{LEFT}::test_invoker_goes_on_while_more_is_left_than_arrivals_are_delivered_with",
+    ),
+    arrival(
         "the invoker stores responses together",
         "delivery.invocation:InvocationWorker._call_all",
-        "not 0 < len(run.responses) < RESPONSES and ",
+        "not few and ",
         "",
         f"{LEFT}::test_invoker_stores_its_responses_together_although_arrivals_wait_for_the_buffer",
     ),
     arrival(
         "the invoker ends for arrivals that wait after many responses",
         "delivery.invocation:InvocationWorker._call_all",
-        "not 0 < len(run.responses) < RESPONSES",
-        "not run.responses",
+        "0 < len(run.responses) < RESPONSES",
+        "bool(run.responses)",
         f"{LEFT}::test_invoker_that_has_stored_many_responses_together_ends_for_arrivals_that_wait",
     ),
     arrival(

@@ -29,10 +29,31 @@ SEVERAL_PROCESSES = (
     ),
     several(
         "reception waits for no sequence",
-        "engine.destination.batch:Batch.lock_destinations",
-        "only_free=self.context.others",
+        "engine.destination.free_sequences:lock_free",
+        "only_free=context.others",
         "only_free=False",
         f"{STORED}::{HELD}",
+    ),
+    several(
+        "reception waits for workers of its own process",
+        "engine.destination.free_sequences:lock_free",
+        "context.own_locks.wait_for(wanted)",
+        "pass",
+        f"{STORED}::test_arrival_waits_for_a_worker_of_its_own_process_and_is_delivered_then",
+    ),
+    several(
+        "a worker says what it locks",
+        "engine.destination.worker:DestinationWorker.run_once",
+        "own_locks.note(due)",
+        "own_locks.note([])",
+        "tests/scenario/test_acknowledgements.py::test_reception_waits_for_the_worker_that_acknowledges",
+    ),
+    several(
+        "a worker that waits itself is not waited for",
+        "engine.own_locks:OwnLocks._left",
+        "max(found) + PATIENCE - self._monotonic()",
+        "PATIENCE",
+        "tests/unit/engine/test_own_locks.py::test_worker_that_waits_itself_is_not_waited_for",
     ),
     several(
         "what is locked elsewhere is not taken for unknown",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import pytest
 
+from mercury.engine.own_locks import OwnLocks
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.statemachine.messages import IncompleteSequenceBehavior
@@ -118,6 +121,23 @@ def test_every_so_many_messages_are_acknowledged_at_once() -> None:
         node.get(foreign.note(identifier, number))
         node.world.run()
     assert node.world.times == [(0, "acknowledgement")]
+
+
+def test_reception_waits_for_the_worker_that_acknowledges() -> None:
+    """Beside other processes it would postpone what arrives meanwhile, which is only stored then."""
+    noted: list[str] = []
+
+    class Noting(OwnLocks):
+        def note(self, sequences: Collection[str]) -> AbstractContextManager[None]:
+            noted.extend(sequences)
+            return super().note(sequences)
+
+    node, foreign, identifier = listening_source(acknowledgement_interval=0.0)
+    node.engine._context.own_locks = Noting()
+    node.get(foreign.note(identifier, 1))
+    node.world.run()
+    assert node.world.times == [(0, "acknowledgement")]
+    assert noted == [identifier]
 
 
 def test_an_interval_of_nothing_acknowledges_at_once() -> None:

@@ -228,6 +228,19 @@ def arrivals_during_a_call(desk: Desk, sequence: str) -> threading.Thread:
     return arrivals
 
 
+def test_invoker_goes_on_while_more_is_left_than_arrivals_are_delivered_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be stored behind it, and each transaction of the invoker would deliver one message."""
+    desk = Desk()
+    sequence = desk.open()
+    with worked_on(desk.node, sequence):
+        desk.note(sequence, 1, 2, 3, 4, 5)
+    arrivals = arrivals_during_a_call(desk, sequence)
+    monkeypatch.setattr(invocation, "MOST_BEFORE", 2)
+    desk.work()
+    arrivals.join()
+    assert (desk.called, desk.stored(sequence)) == ([1, 2, 3], [4, 5])
+
+
 def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer() -> None:
     desk = Desk()
     sequence, other = desk.open(), desk.open()

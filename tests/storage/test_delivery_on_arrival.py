@@ -3,7 +3,8 @@ once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -11,9 +12,11 @@ from functools import partial
 import pytest
 from sqlalchemy import text
 
+from mercury.engine import own_locks
 from mercury.engine.application import MessageContext
 from mercury.engine.delivery.received import Received
 from mercury.engine.exchange import Answer, Arrival, Outgoing
+from mercury.engine.own_locks import OwnLocks
 from mercury.errors import TransientStorageError
 from mercury.operations.operator import Operations
 from mercury.storage.audit import Actor, Via
@@ -379,6 +382,33 @@ def test_copy_of_a_postponed_message_is_not_taken_for_a_replay(two: TwoProcesses
         assert answer.postponed
     with two.store.transaction() as tx:
         assert tx.replay.add({verified.digest: verified.expires}) == frozenset()
+
+
+def test_arrival_waits_for_a_worker_of_its_own_process_and_is_delivered_then(
+    two: TwoProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If it was postponed it would only be stored, and what comes after it too, until the invoker has caught up."""
+    began = threading.Event()
+
+    class Watched(OwnLocks):
+        def wait_for(self, sequences: Collection[str]) -> None:
+            began.set()
+            super().wait_for(sequences)
+
+    monkeypatch.setattr(own_locks, "PATIENCE", PATIENCE)
+    locks = two.second.engine._context.own_locks = Watched()
+    (post,) = two.posts("a", key="second")
+    arrival = Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client")
+    with ThreadPoolExecutor(1) as thread:
+        with locks.note(two.sequences()), two.store.transaction() as tx:
+            tx.rmd.lock(two.sequences())
+            answers = thread.submit(partial(two.second.engine.receive, [arrival], NOW, postpones=True))
+            answers.add_done_callback(lambda _: began.set())  # it has not waited
+            assert began.wait(PATIENCE)
+        (answer,) = answers.result(PATIENCE)
+    assert not answer.postponed
+    assert two.calls == two.placed() == ["a"]
+    assert two.stored() == 0
 
 
 def test_unknown_sequence_is_refused_beside_other_processes_too(two: TwoProcesses) -> None:

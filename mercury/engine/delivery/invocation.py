@@ -19,7 +19,7 @@ from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
 from mercury.engine.delivery.calls import call_all, drop
 from mercury.engine.delivery.failures import RefusedAfterHandler, RowMisplaced
 from mercury.engine.delivery.handler_call import CallFailed, Unstorable
-from mercury.engine.delivery.on_arrival import ArrivalDelivery
+from mercury.engine.delivery.on_arrival import MOST_BEFORE, ArrivalDelivery
 from mercury.engine.delivery.repair import lost_bytes, lost_rows
 from mercury.engine.delivery.response_backlog import held_back
 from mercury.engine.delivery.responses import Answer
@@ -365,8 +365,10 @@ class InvocationWorker:
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
         def gives_way() -> bool:
-            # Not for a few responses: a transaction for each of them costs more than delivery on arrival saves.
-            return not 0 < len(run.responses) < RESPONSES and self._turns.is_wanted(run.record.sequence)
+            # Not for a few responses: a transaction for each of them costs more than delivery on arrival saves. Nor
+            # while more is left than arrivals are delivered with: they would be stored behind it.
+            few = 0 < len(run.responses) < RESPONSES
+            return not few and self._turns.is_wanted(run.record.sequence) and run.left <= MOST_BEFORE
 
         call_all(self._context, [run], tx, now, self._savepoints, gives_way)
 

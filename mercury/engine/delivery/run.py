@@ -78,6 +78,13 @@ class DeliveryRun:
         self.record.consumed_bytes = self.consumed_before + self.lost_bytes + sum(message.size for message in gone)
         self.record.response_bytes = self.responses_before + sum(row.size for row in self.responses)
 
+    @property
+    def left(self) -> int:
+        """How many messages of the sequence have arrived and are not consumed; 0 = it was deleted."""
+        if self.request is None:
+            return 0
+        return self.request.machine.received.count - self.record.machine.passed.count - len(self.consumed)
+
     def drop(self, requested: Iterable[effects.Dropped]) -> None:
         self.dropped += ((number, effect.reason) for effect in requested for number in effect.numbers)
 

@@ -14,7 +14,7 @@ from mercury.engine.batches import related_names
 from mercury.engine.channels import fetched_key
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
-from mercury.engine.destination.free_sequences import require_free
+from mercury.engine.destination.free_sequences import lock_free, require_free
 from mercury.engine.destination.given_identifiers import GivenIdentifiers
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.made_sequences import MadeSequences
@@ -93,7 +93,7 @@ class Batch:
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         addressed.difference_update(delivered)
         wanted = [*named, *self.tombstone_quota.excluding(named)]
-        self.rmds = self.tx.rmd.lock(wanted, addressed, delivered, only_free=self.context.others)
+        self.rmds = lock_free(self.context, self.tx, wanted, addressed, delivered)
         require_free(self.context, self.tx, exchanges, every, self.rmds)
         self.tombstone_quota.take(self.rmds)
         if creates:

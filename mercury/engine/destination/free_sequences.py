@@ -11,6 +11,22 @@ from mercury.storage.api import Transaction
 from mercury.storage.records import RmdRecord
 
 
+def lock_free(
+    context: EngineContext,
+    tx: Transaction,
+    wanted: Collection[str],
+    addressed: Collection[str],
+    delivered: Collection[str],
+) -> dict[str, RmdRecord]:
+    """Lock sequences as `RmdStorage.lock` does; if there are other processes, only those that none of them has locked.
+
+    Workers of this process have none for long: what arrives meanwhile would only be stored, if it was postponed.
+    """
+    if context.others:
+        context.own_locks.wait_for(wanted)
+    return tx.rmd.lock(wanted, addressed, delivered, only_free=context.others)
+
+
 def require_free(
     context: EngineContext,
     tx: Transaction,

@@ -44,7 +44,7 @@ class DestinationWorker:
         due = self._context.store.due_rmd(now, self._context.settings.sequence_batch, self._work_filter)
         if not due:
             return step
-        with self._context.store.transaction() as tx:
+        with self._context.own_locks.note(due), self._context.store.transaction() as tx:
             locked = tx.rmd.lock(due)
             rooms = Rooms(self._context, tx, locked.values(), now)
             ended = [record for record in locked.values() if self._work(tx, record, rooms, step, now)]
