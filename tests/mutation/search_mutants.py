@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 SOURCE = "test_a_source_searches_its_rows_by_indexes"
+CREATION = "test_creations_of_sequences_read_none_but_their_own"
 DESTINATION = "test_a_destination_searches_its_rows_by_indexes"
 
 
@@ -81,12 +82,68 @@ SEARCHES = (
         "test_a_statement_that_waits_is_planned_as_ever",
     ),
     search(
-        "not after the savepoint for handlers",
-        "statements:Statements._begin_to_search",
-        "self._delivers or ",
+        "not before handlers",
+        "statements:Statements.read_ahead",
+        " if handlers or not delivers else []",
         "",
         "test_locks_before_handlers",
         file="test_round_trips",
+    ),
+    search(
+        "not for one sequence before handlers",
+        "rmd:SqlRmd.lock",
+        "len(part) > 1",
+        "True",
+        "test_lock_of_one_sequence_before_handlers_is_planned_as_ever",
+    ),
+    search(
+        "not after the savepoint for handlers",
+        "statements:Statements._begin_to_search",
+        " or (self._delivers and not ends)",
+        "",
+        "test_a_change_behind_handlers_is_planned_as_ever",
+    ),
+    search(
+        "several sequences before handlers",
+        "rmd:SqlRmd.lock",
+        "len(part) > 1",
+        "False",
+        f"{CREATION}[locked-alone]",
+    ),
+    search(
+        "what a CreateSequence has made",
+        "rmd:SqlRmd.find_created",
+        '.search(CREATED, {"create_keys": part}, handlers=True)',
+        '.read(CREATED, {"create_keys": part})',
+        f"{CREATION}[made by a CreateSequence-alone]",
+    ),
+    search(
+        "several sequences that are only read",
+        "rmd:SqlRmd.read_many",
+        "else self._tx.search",
+        "else self._tx.read",
+        f"{CREATION}[read-alone]",
+    ),
+    search(
+        "an offered sequence",
+        "rms:SqlRms._keys_by",
+        "self._tx.search(",
+        "self._tx.read(",
+        f"{CREATION}[offered-alone]",
+    ),
+    search(
+        "the sequences of new keys",
+        "rms:SqlRms._load",
+        "self._tx.search(",
+        "self._tx.read(",
+        f"{CREATION}[of new keys-alone]",
+    ),
+    search(
+        "after handlers",
+        "statements:Statements.search",
+        "handlers or self._delivers",
+        "handlers",
+        f"{CREATION}[offered-behind handlers]",
     ),
     search(
         "no round trip before handlers",

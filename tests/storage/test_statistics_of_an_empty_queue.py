@@ -7,16 +7,19 @@ are read.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from itertools import count
 
 import pytest
 from sqlalchemy import Connection, Text, text
 
+from mercury.storage.api import Transaction
 from mercury.storage.memory import MemoryStore
 from mercury.storage.sql.prepared import Prepared, search
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.testing.contract.builders import made_from, rmd_record, rms_record
 
 from .pair import Pair, Side, channel
 
@@ -27,6 +30,8 @@ REPEATED = 8
 MANY, FEW = 1600, 4
 #: So many are in flight: the others wait, and are not to be read in each transaction.
 WINDOW = 40
+#: Sequences that are there.
+SEQUENCES = 600
 #: A store has no more of them here.
 CONNECTIONS = 3
 ROWS = """
@@ -35,6 +40,10 @@ ROWS = """
 """
 SETTING = "select current_setting('enable_seqscan')"
 INSERT = text("insert into placed values (:id)")
+
+
+class Undone(Exception):
+    """A transaction of the test is rolled back."""
 
 
 def execute(store: SqlStore, statement: str) -> None:
@@ -114,11 +123,76 @@ def test_a_destination_searches_its_rows_by_indexes(placing_store: SqlStore, sta
     moved_behind_an_analysis(pair, placing_store, statement, by=by)
 
 
+#: What a creation reads of sequences that may be there, and what messages of several sequences lock.
+READS_OF_SEVERAL: dict[str, tuple[str, Callable[[Transaction, range], object]]] = {
+    "made by a CreateSequence": ("rmd_sequence", lambda tx, n: tx.rmd.find_created(*(made_from(f"m{i}") for i in n))),
+    "locked": ("rmd_sequence", lambda tx, n: tx.rmd.lock([f"urn:{i}" for i in n], [], ["urn:0"])),
+    "read": ("rmd_sequence", lambda tx, n: tx.rmd.read_many([f"urn:{i}" for i in n])),
+    "offered": ("rms_sequence", lambda tx, n: tx.rms.keys_by_identifier([f"urn:offered:{i}" for i in n])),
+    "of new keys": (
+        "rms_sequence",
+        lambda tx, n: tx.rms.insert(*(rms_record(f"new {i}", channel(f"new {i}")) for i in n)),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "delivers"),
+    [*((each, False) for each in READS_OF_SEVERAL), ("offered", True), ("of new keys", True)],
+    ids=lambda value: ("alone", "behind handlers")[value] if isinstance(value, bool) else value,
+)
+def test_creations_of_sequences_read_none_but_their_own(placing_store: SqlStore, what: str, delivers: bool) -> None:
+    """The plans are kept from when there were few sequences: each creation would cost more, the more there are."""
+    table, read = READS_OF_SEVERAL[what]
+    store, turns = placing_store, count(0, 2)
+
+    def once() -> None:
+        first = next(turns)
+        with suppress(Undone), store.transaction() as tx:
+            if delivers:
+                tx.rmd.lock(["urn:1"], [], ["urn:1"])
+            read(tx, range(first, first + 2))
+            if delivers:  # a handler may be called again
+                assert tx.connection().exec_driver_sql(SETTING).scalar_one() == "on"
+            raise Undone
+
+    rows_read(store)
+    for _ in range(REPEATED):
+        once()
+    with store.transaction() as tx:
+        for number in range(SEQUENCES):
+            made = rmd_record(f"urn:{number}", create_message_id=f"m{number}")
+            tx.rmd.insert(made)
+            tx.rms.insert(rms_record(f"r{number}", channel(f"{number}"), identifier=f"urn:offered:{number}"))
+    before = rows_read(store)[f"mercury_{table}"]
+    once()
+    assert rows_read(store)[f"mercury_{table}"] - before <= FEW
+
+
 def test_a_change_with_a_result_searches_too(placing_store: SqlStore) -> None:
     with placing_store.transaction() as tx:
         assert isinstance(tx, SqlTransaction)
         (found,) = tx.read_changing(Prepared(text(SETTING).columns(setting=Text())), {})
     assert found["setting"] == "off"
+
+
+def test_lock_of_one_sequence_before_handlers_is_planned_as_ever(placing_store: SqlStore) -> None:
+    """For a lone message, two statements more would cost as much as a plan that was kept for too long."""
+    needed: list[int] = []
+    for names in (["urn:1"], ["urn:1", "urn:2"]):
+        with placing_store.transaction() as tx:
+            assert isinstance(tx, SqlTransaction)
+            tx.rmd.lock(names, [], ["urn:1"])
+            needed.append(tx.statements)
+    assert needed[1] - needed[0] == 2
+
+
+def test_a_change_behind_handlers_is_planned_as_ever(placing_store: SqlStore) -> None:
+    with placing_store.transaction() as tx:
+        assert isinstance(tx, SqlTransaction)
+        tx.rmd.lock(["urn:1"], [], ["urn:1"])
+        (found,) = tx.read_changing(Prepared(text(SETTING).columns(setting=Text())), {})
+    assert found["setting"] == "on"
 
 
 def test_queries_for_what_is_due_are_not_compiled(placing_store: SqlStore) -> None:

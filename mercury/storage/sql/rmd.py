@@ -113,8 +113,9 @@ class SqlRmd:
         query = FREE_TO_LOCK if only_free else TO_LOCK
         for part in chunks(missing):
             ahead = queries.behind_locks(buffers, delivered) if len(part) == len(missing) else []
-            delivers = bool(delivered)
-            rows = self._tx.read_locked(query, {"identifiers": part}, ahead, savepoint=delivers, delivers=delivers)
+            # For one sequence, two statements more would cost as much as a plan that was kept for too long.
+            delivers = {"savepoint": True, "delivers": True, "handlers": len(part) > 1} if delivered else {}
+            rows = self._tx.read_locked(query, {"identifiers": part}, ahead, **delivers)
             for row in rows:
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, [name for name in locked if name in self._known] if only_free else locked)
@@ -127,7 +128,8 @@ class SqlRmd:
     def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
         found = {name: own.copy() for name in identifiers if (own := self._known.get(name)) is not None}
         for part in chunks([name for name in identifiers if name not in self._known]):
-            for row in self._tx.read(*queries.rmds(part)):
+            read = self._tx.read if len(part) == 1 else self._tx.search
+            for row in read(*queries.rmds(part)):
                 found[row["identifier"]] = rmd_record(row)
         return found
 
@@ -135,7 +137,8 @@ class SqlRmd:
         known = {record.create_key: record.identifier for record in self._known.values() if record}
         found = {key: known[key] for key in create_keys if key in known}
         for part in chunks([key for key in create_keys if key not in found]):
-            found |= {row["create_key"]: row["identifier"] for row in self._tx.read(CREATED, {"create_keys": part})}
+            rows = self._tx.search(CREATED, {"create_keys": part}, handlers=True)
+            found |= {row["create_key"]: row["identifier"] for row in rows}
         return found
 
     def insert(self, *records: RmdRecord) -> None:

@@ -106,7 +106,7 @@ class SqlRms(SqlRmsRows):
         for name in missing:
             self._records[name] = []
         for part in chunks(sorted(missing)):
-            for row in self._tx.read(*ahead.rms_of_keys(part)):
+            for row in self._tx.search(*ahead.rms_of_keys(part)):
                 self._records[row["key_id"]].append(rms_record(row))
 
     def records(self, key: SequenceKey) -> list[RmsRecord]:
@@ -189,7 +189,7 @@ class SqlRms(SqlRmsRows):
         names = {value: f"{kind} {value}" for value in values}
         found = {value: key for value, name in names.items() if (key := remembered.get(name)) is not None}
         for part in chunks([value for value in names if value not in found]):
-            for row in self._tx.read(query, {"names": part}):
+            for row in self._tx.search(query, {"names": part}):
                 found[row["value"]] = remembered[names[row["value"]]] = read_channel(row["channel"]).key
         return found
 

@@ -121,15 +121,17 @@ class Statements(LockOrder):
         *,
         savepoint: bool = False,
         delivers: bool = False,
+        handlers: bool = False,
     ) -> Sequence[Row]:
         """Read rows by a query with ``for update`` or with a change. In SQLite this takes the lock of the file.
 
         :param ahead: queries to be answered behind it, as by `read_ahead`; only behind one without a change.
-        :param savepoint: as for `read_ahead`; so is ``delivers``.
+        :param savepoint: as for `read_ahead`; so are ``delivers`` and ``handlers``.
         """
         if ahead and isinstance(query, Prepared):
             self._begun()
-            self.read_ahead([(query, parameters or {}), *ahead], savepoint=savepoint, delivers=delivers)
+            questions = [(query, parameters or {}), *ahead]
+            self.read_ahead(questions, savepoint=savepoint, delivers=delivers, handlers=handlers)
         else:
             self.writing()
         return self.read(query, parameters)
@@ -160,8 +162,8 @@ class Statements(LockOrder):
         if waiting:
             self._ahead.clear()
         compiled = [self.dialect.compiled(*question) for question in questions]
+        calls = self._begin_to_search(ends=handlers) if handlers or not delivers else []
         self._delivers = self._delivers or delivers
-        calls = self._begin_to_search()
         begun = len(calls)
         for each, (_, parameters) in zip(compiled, questions, strict=True):
             values = each.parameters(parameters)
@@ -179,6 +181,12 @@ class Statements(LockOrder):
         answers = found[begun : begun + len(compiled)]
         for question, each, rows in zip(questions, compiled, answers, strict=True):
             self._ahead[_name_of(question)] = each.rows(rows)
+
+    def search(self, query: Prepared, parameters: Parameters, *, handlers: bool = False) -> Sequence[Row]:
+        """As `read`, but the database searches its tables by their indexes; ``handlers`` is as for `read_ahead`."""
+        if not self.is_ahead((query, parameters)):
+            self.read_ahead([(query, parameters)], handlers=handlers or self._delivers)
+        return self.read(query, parameters)
 
     def is_ahead(self, question: Question) -> bool:
         """Whether `read` would return an answer that was read ahead."""
@@ -206,10 +214,10 @@ class Statements(LockOrder):
                 return compiled.rows(fetch(self._begun(), call.text, call.parameters))
             return compiled.rows(fetch_together(self._begun(), session, calls)[-1])
 
-    def _begin_to_search(self) -> list[Call]:
+    def _begin_to_search(self, *, ends: bool = False) -> list[Call]:
         """What is to be sent before statements of Mercury, so that the database searches its tables by their indexes
-        from now on."""
-        if self._searches or self._delivers or self.joined:
+        from now on, or until `_end_search`, which the same round trip ``ends`` with."""
+        if self._searches or self.joined or (self._delivers and not ends):
             return []
         self._searches = True
         return [Call(SEARCH, {})]
