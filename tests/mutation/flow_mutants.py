@@ -355,6 +355,7 @@ FLOW = (
                 "tx.rms.lock(claims, records=True)",
                 "tx.rms.lock(claims)",
             ),
+            Change("mercury.storage.sql.rms:SqlRms._load", "self._tx.search(", "self._tx.read("),
         ),
         test="tests/storage/test_statistics_of_an_empty_queue.py"
         "::test_a_source_that_works_on_several_keys_together_searches_too",
