@@ -113,9 +113,10 @@ class SqlRmd:
         query = FREE_TO_LOCK if only_free else TO_LOCK
         for part in chunks(missing):
             ahead = queries.behind_locks(buffers, delivered) if len(part) == len(missing) else []
+            names, delivers = {"identifiers": part}, bool(delivered)
             # For one sequence, two statements more would cost as much as a plan that was kept for too long.
-            delivers = {"savepoint": True, "delivers": True, "handlers": len(part) > 1} if delivered else {}
-            rows = self._tx.read_locked(query, {"identifiers": part}, ahead, **delivers)
+            searches = delivers and len(part) > 1
+            rows = self._tx.read_locked(query, names, ahead, savepoint=delivers, delivers=delivers, handlers=searches)
             for row in rows:
                 self._known[row["identifier"]] = rmd_record(row)
         self._tx.locked(RMD, [name for name in locked if name in self._known] if only_free else locked)
