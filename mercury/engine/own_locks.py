@@ -45,12 +45,16 @@ class OwnLocks:
 
     def wait_for(self, sequences: Collection[str]) -> None:
         """Wait until none of these is locked by a worker of this process whose transaction is not older than
-        `PATIENCE`."""
+        `PATIENCE`; not longer than that, however many transactions begin meanwhile."""
         with self._changed:
-            while (seconds := self._left(sequences)) > 0.0:
+            latest = self._monotonic()
+            while (seconds := self._left(sequences, latest)) > 0.0:
                 self._changed.wait(seconds)
 
-    def _left(self, sequences: Collection[str]) -> float:
-        """The longest time to wait for these sequences."""
+    def _left(self, sequences: Collection[str], latest: float) -> float:
+        """The longest time to wait for these sequences.
+
+        :param latest: a transaction that began later counts as if it had begun then.
+        """
         found = [each.began for each in self._all if not each.sequences.isdisjoint(sequences)]
-        return max(found) + PATIENCE - self._monotonic() if found else 0.0
+        return min(max(found), latest) + PATIENCE - self._monotonic() if found else 0.0

@@ -104,6 +104,27 @@ SEARCHES = (
         "test_a_change_behind_handlers_is_planned_as_ever",
     ),
     search(
+        "not behind a handler that fails",
+        "transaction:SqlTransaction.savepoint",
+        "self._searches or searches",
+        "self._searches",
+        "test_the_statements_behind_a_handler_that_fails_are_planned_as_ever",
+    ),
+    search(
+        "again after a rollback",
+        "transaction:SqlTransaction.restart",
+        "self._writing = self._searches = False",
+        "self._writing = False",
+        "test_mercury_searches_again_behind_a_failed_handler_with_which_all_was_rolled_back",
+    ),
+    search(
+        "sequences that are read before handlers",
+        "rmd:SqlRmd.read_many",
+        ", handlers=True)",
+        ")",
+        "test_several_sequences_are_read_without_a_setting_to_end_before_handlers",
+    ),
+    search(
         "several sequences before handlers",
         "rmd:SqlRmd.lock",
         "len(part) > 1",
@@ -120,7 +141,7 @@ SEARCHES = (
     search(
         "several sequences that are only read",
         "rmd:SqlRmd.read_many",
-        "else self._tx.search",
+        "else partial(self._tx.search, handlers=True)",
         "else self._tx.read",
         f"{CREATION}[read-alone]",
     ),

@@ -30,7 +30,7 @@ SEVERAL_PROCESSES = (
     several(
         "reception waits for no sequence",
         "engine.destination.free_sequences:lock_free",
-        "only_free=context.others",
+        "only_free=others",
         "only_free=False",
         f"{STORED}::{HELD}",
     ),
@@ -42,6 +42,20 @@ SEVERAL_PROCESSES = (
         f"{STORED}::test_arrival_waits_for_a_worker_of_its_own_process_and_is_delivered_then",
     ),
     several(
+        "the last other process may go meanwhile",
+        "engine.destination.free_sequences:lock_free",
+        "if others else []",
+        "if context.others else []",
+        f"{STORED}::test_sequence_that_is_locked_while_the_last_other_process_goes_is_not_an_unknown_one",
+    ),
+    several(
+        "reception waits only where it delivers",
+        "engine.destination.free_sequences:lock_free",
+        " and context.store.capabilities.delivers_on_arrival",
+        "",
+        f"{STORED}::test_sqlite_stores_what_it_receives",
+    ),
+    several(
         "a worker says what it locks",
         "engine.destination.worker:DestinationWorker.run_once",
         "own_locks.note(due)",
@@ -51,20 +65,28 @@ SEVERAL_PROCESSES = (
     several(
         "a worker that waits itself is not waited for",
         "engine.own_locks:OwnLocks._left",
-        "max(found) + PATIENCE - self._monotonic()",
+        "min(max(found), latest) + PATIENCE - self._monotonic()",
         "PATIENCE",
         "tests/unit/engine/test_own_locks.py::test_worker_that_waits_itself_is_not_waited_for",
     ),
     several(
+        "workers that begin later are not waited for in addition",
+        "engine.own_locks:OwnLocks._left",
+        "min(max(found), latest)",
+        "max(found)",
+        "tests/unit/engine/test_own_locks.py"
+        "::test_workers_that_begin_one_after_the_other_are_not_waited_for_again_and_again",
+    ),
+    several(
         "what is locked elsewhere is not taken for unknown",
-        "engine.destination.free_sequences:require_free",
+        "engine.destination.free_sequences:lock_free",
         "if held:",
         "if False:",
         f"{STORED}::{HELD}",
     ),
     several(
         "a sequence that does not exist is not locked elsewhere",
-        "engine.destination.free_sequences:require_free",
+        "engine.destination.free_sequences:lock_free",
         "held = tx.rmd.read_many(missing) if missing else {}",
         "held = dict.fromkeys(missing)",
         f"{STORED}::test_unknown_sequence_is_refused_beside_other_processes_too",

@@ -411,6 +411,23 @@ def test_arrival_waits_for_a_worker_of_its_own_process_and_is_delivered_then(
     assert two.stored() == 0
 
 
+def test_sequence_that_is_locked_while_the_last_other_process_goes_is_not_an_unknown_one(two: TwoProcesses) -> None:
+    """Its source would end it. So it is at the start of a process that is alone, which learns that a moment later."""
+
+    class Going(OwnLocks):
+        def wait_for(self, sequences: Collection[str]) -> None:
+            super().wait_for(sequences)
+            two.second.engine.note_others(False)
+
+    two.second.engine._context.own_locks = Going()
+    (post,) = two.posts("a", key="second")
+    arrival = Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client")
+    with two.store.transaction() as tx:
+        tx.rmd.lock(two.sequences())
+        (answer,) = two.second.engine.receive([arrival], NOW, postpones=True)
+    assert answer.postponed
+
+
 def test_unknown_sequence_is_refused_beside_other_processes_too(two: TwoProcesses) -> None:
     (post,) = two.posts("a")
     http = encode(post.envelope)
@@ -552,9 +569,19 @@ def test_store_with_databases_beside_it_stores_what_it_receives(store: SqlStore)
     assert shop.placed() == ["a"]
 
 
+class NeverWaited(OwnLocks):
+    """Nothing may wait for a worker."""
+
+    def wait_for(self, sequences: Collection[str]) -> None:
+        raise AssertionError(f"waits for {sequences}")
+
+
 def test_sqlite_stores_what_it_receives(tmp_path: object) -> None:
-    """A handler in the transaction of the arrivals would keep every other transaction from writing."""
+    """A handler in the transaction of the arrivals would keep every other transaction from writing. So would a wait for
+    a worker: it may itself wait for the file, if a signed arrival has been recorded."""
     for store in opened(f"sqlite:///{tmp_path}/store.db"):
         shop = Shop(store)
+        shop.server.engine.note_others(True)
+        shop.server.engine._context.own_locks = NeverWaited()
         shop.bring("a")
         assert (shop.calls, shop.stored()) == ([], 1)

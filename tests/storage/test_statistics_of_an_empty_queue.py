@@ -42,6 +42,12 @@ SETTING = "select current_setting('enable_seqscan')"
 INSERT = text("insert into placed values (:id)")
 
 
+def look_at(tx: Transaction) -> str:
+    """How the application's statements are planned in a transaction: "on" = as usual."""
+    found: str = tx.connection().exec_driver_sql(SETTING).scalar_one()
+    return found
+
+
 class Undone(Exception):
     """A transaction of the test is rolled back."""
 
@@ -226,6 +232,41 @@ def test_the_statements_of_the_application_are_planned_as_ever(placing_store: Sq
         tx.rms.lock([channel().key], records=True)
         look(tx.connection())
     assert found == ["on", "on", "on"]
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+def test_the_statements_behind_a_handler_that_fails_are_planned_as_ever(placing_store: SqlStore, later: bool) -> None:
+    """The rollback to its savepoint undoes the end of Mercury's own plans, too."""
+    with placing_store.transaction() as tx:
+        tx.rms.lock([channel().key], records=True)
+        tx.rmd.insert(rmd_record("urn:1"))
+        with suppress(Undone), tx.savepoint():
+            if later:
+                tx.execute_later("insert into placed values (2)")
+            else:
+                look_at(tx)
+            raise Undone
+        assert look_at(tx) == "on"
+
+
+def test_mercury_searches_again_behind_a_failed_handler_with_which_all_was_rolled_back(
+    placing_store: SqlStore,
+) -> None:
+    with placing_store.transaction() as tx:
+        tx.rms.keys_by_identifier(["urn:1", "urn:2"])
+        with suppress(Undone), tx.savepoint():
+            look_at(tx)
+            raise Undone
+        tx.rms.keys_by_identifier(["urn:3", "urn:4"])
+        assert isinstance(tx, SqlTransaction)
+        assert tx._connected().exec_driver_sql(SETTING).scalar_one() == "off"
+
+
+def test_several_sequences_are_read_without_a_setting_to_end_before_handlers(placing_store: SqlStore) -> None:
+    with placing_store.transaction() as tx:
+        tx.rmd.read_many(["urn:1", "urn:2"])
+        assert isinstance(tx, SqlTransaction)
+        assert tx._connected().exec_driver_sql(SETTING).scalar_one() == "on"
 
 
 def test_a_statement_that_waits_is_planned_as_ever(placing_store: SqlStore) -> None:

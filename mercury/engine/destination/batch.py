@@ -14,7 +14,7 @@ from mercury.engine.batches import related_names
 from mercury.engine.channels import fetched_key
 from mercury.engine.context import EngineContext
 from mercury.engine.destination.backlog import Backlog
-from mercury.engine.destination.free_sequences import lock_free, require_free
+from mercury.engine.destination.free_sequences import lock_free
 from mercury.engine.destination.given_identifiers import GivenIdentifiers
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.made_sequences import MadeSequences
@@ -92,9 +92,9 @@ class Batch:
         named = [name for names in every for name in names]
         addressed = {envelope.sequence.identifier for envelope in envelopes if envelope.sequence is not None}
         addressed.difference_update(delivered)
-        wanted = [*named, *self.tombstone_quota.excluding(named)]
-        self.rmds = lock_free(self.context, self.tx, wanted, addressed, delivered)
-        require_free(self.context, self.tx, exchanges, every, self.rmds)
+        more = self.tombstone_quota.excluding(named)
+        arrivals = [*zip(exchanges, every, strict=True)]
+        self.rmds = lock_free(self.context, self.tx, arrivals, more, addressed, delivered)
         self.tombstone_quota.take(self.rmds)
         if creates:
             self.made.read(self.rmds.values())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from sqlalchemy import Integer, and_, bindparam, case, delete, exists, func, or_, select
 
@@ -129,7 +130,7 @@ class SqlRmd:
     def read_many(self, identifiers: Collection[str]) -> dict[str, RmdRecord]:
         found = {name: own.copy() for name in identifiers if (own := self._known.get(name)) is not None}
         for part in chunks([name for name in identifiers if name not in self._known]):
-            read = self._tx.read if len(part) == 1 else self._tx.search
+            read = self._tx.read if len(part) == 1 else partial(self._tx.search, handlers=True)
             for row in read(*queries.rmds(part)):
                 found[row["identifier"]] = rmd_record(row)
         return found

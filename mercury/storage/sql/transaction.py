@@ -78,7 +78,7 @@ class SqlTransaction(ApplicationPart):
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
         locks, keys = (set(self._locked), self._highest), set(self.appended_keys)
-        outer, part, uses = self._part, self._begin_part(), self._uses
+        outer, part, uses, searches = self._part, self._begin_part(), self._uses, self._searches
         self._part = part
         try:
             with self._sessions.level():
@@ -90,6 +90,7 @@ class SqlTransaction(ApplicationPart):
                 self.check_deferred()
         except BaseException:
             self._part = outer
+            self._searches = self._searches or searches  # the rollback may undo the end of the search too
             self.drop_pending()
             self.rmd.forget_changes()
             self.rms.forget_changes()
@@ -125,7 +126,7 @@ class SqlTransaction(ApplicationPart):
             self._ending = True
             with translated():
                 self._connection.rollback()
-            self._ending = self._writing = False
+            self._ending = self._writing = self._searches = False
             self._savepoints = None
 
     def guard(self, claim: Claim) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -92,3 +93,24 @@ def test_wait_ends_when_the_worker_takes_too_long() -> None:
     locks = OwnLocks(Clock(step=PATIENCE / 3))
     with locks.note(["urn:a"]):
         locks.wait_for(["urn:a"])
+
+
+def test_workers_that_begin_one_after_the_other_are_not_waited_for_again_and_again() -> None:
+    clock = Clock()
+    locks, waits = OwnLocks(clock), 0
+
+    class Beginning(threading.Condition):
+        """Whenever something waits, another worker begins."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal waits
+            waits += 1
+            assert waits <= 2, "it waits for those that have begun later"
+            clock.now += PATIENCE / 2
+            locks._all.append(replace(locks._all[0], began=clock.now))
+            return True
+
+    with locks.note(["urn:a"]):
+        locks._changed = Beginning()
+        locks.wait_for(["urn:a"])
+    assert waits == 2
