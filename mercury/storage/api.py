@@ -95,7 +95,8 @@ class RMDSequenceManager(EndedSequences, OpenSequences, Protocol):
         :param buffers: sequences whose buffers are read next; a store may read them under the locks already.
         :param delivered: others whose buffers are locked next, after which the paused services are read
             (`InvokerBufferManager`); a store may do so already.
-        :param only_free: leave out those that other transactions have locked, instead of waiting for them.
+        :param only_free: leave out those that other transactions have locked, instead of waiting for them; a store may
+            do so with the buffers of ``delivered``, too.
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """
 

@@ -38,8 +38,9 @@ class InvokerBufferManager(BufferAges, Protocol):
         """The committed records of these sequences, without a lock; a sequence without a buffer has no entry."""
 
     def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
-        """Lock these buffers and read their records; a sequence without a buffer has no entry. The locks come after
-        those of RMD sequences, and before those of RMS keys.
+        """Lock these buffers and read their records; a sequence without a buffer has no entry, nor one whose buffer was
+        left out (``only_free`` of `RMDSequenceManager.lock`). The locks come after those of RMD sequences, and before
+        those of RMS keys.
 
         :raises TransientStorageError: a lock was not acquired within the store's limit.
         """

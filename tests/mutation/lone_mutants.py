@@ -151,6 +151,13 @@ LONE_MESSAGES = (
         f"{STORED}::test_transaction_that_sees_an_older_state_leaves_its_message_to_a_turn",
     ),
     lone(
+        "not in a transaction that a crash may undo",
+        "storage.sql.postgres_dialect:Postgres.commits_at_once",
+        "COMMITS_AT_ONCE",
+        "COMMITS_AT_ONCE.rpartition(' and ')[0]",
+        f"{STORED}::test_transaction_whose_commit_may_be_lost_leaves_its_message_to_a_turn",
+    ),
+    lone(
         "a message with a time is left",
         "engine.source.worker:_may_be_lone",
         " and not timed",

@@ -107,6 +107,21 @@ OPERATIONS = (
         "tests/storage/test_time_limit.py::test_a_statement_that_outlasts_the_limit_is_ended_and_the_sequence_goes_on",
     ),
     guard(
+        "a limit that a savepoint has taken with it is not restored again",
+        "mercury.storage.sql.transaction:SqlTransaction.savepoint",
+        "limit.undone(limited)",
+        "pass",
+        "tests/storage/test_time_limit.py"
+        "::test_handler_that_catches_the_error_of_its_savepoint_ends_within_its_limit[behind a change]",
+    ),
+    guard(
+        "a limit that the application has undone is not restored again",
+        "mercury.storage.sql.postgres_dialect",
+        "    where current_setting('mercury.statement_timeout', true) <> ''\n",
+        "",
+        "tests/storage/test_time_limit.py::test_limit_that_was_rolled_back_is_not_restored_again",
+    ),
+    guard(
         "a restored store gives numbers that the destination has to other messages",
         "mercury.engine.source.after_start:AfterStart.look",
         "record.machine.last_heard < self._since()",

@@ -268,6 +268,12 @@ STORAGE = (
         test="tests/storage/test_savepoints.py::test_lost_connection_at_a_savepoint_is_a_transient_error",
     ),
     Mutant(
+        "a key that was locked in an undone savepoint is not read before it is locked again",
+        (Change("mercury.storage.sql.rms:SqlRms.forget_changes", "self._to_load.clear()", "pass"),),
+        test="tests/storage/test_savepoints.py"
+        "::test_key_that_was_locked_in_an_undone_savepoint_is_read_when_it_is_locked_again",
+    ),
+    Mutant(
         "savepoint of the application around a kept one",
         (Change("mercury.storage.sql.savepoints:Savepoints.begin", " and outer is self._kept_in", ""),),
         test="tests/storage/test_savepoints.py::"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 from sqlalchemy import text
@@ -15,10 +16,13 @@ from sqlalchemy import text
 from mercury.engine import own_locks
 from mercury.engine.application import MessageContext
 from mercury.engine.delivery.received import Received
+from mercury.engine.destination.inbound_exchange import InboundExchange
+from mercury.engine.destination.reception import Reception
 from mercury.engine.exchange import Answer, Arrival, Outgoing
 from mercury.engine.own_locks import OwnLocks
 from mercury.errors import TransientStorageError
 from mercury.operations.operator import Operations
+from mercury.storage.api import LockOrderError
 from mercury.storage.audit import Actor, Via
 from mercury.storage.claims import Claim
 from mercury.storage.memory import MemoryStore
@@ -27,6 +31,7 @@ from mercury.storage.searching import SequenceFilter
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.wire.encode import encode
+from mercury.wire.envelope import Envelope
 from mercury.wire.verified import Verified
 from tests.patience import patience
 
@@ -370,12 +375,76 @@ def test_arrivals_at_one_process_while_a_handler_hangs_in_another_wait_and_hold_
     assert two.placed() == ["a", "b", "of it"]
 
 
+def test_arrivals_wait_for_no_buffer_of_a_sequence_that_another_process_is_at_work_on(two: TwoProcesses) -> None:
+    """A handler hangs there for longer than the lease of its claim, so that this process gets the claim."""
+    two.create("other")
+    other = two.client.turn(NOW + 60)[1]
+    posts = [*two.posts("a", key="second"), *other]
+    arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
+    assert posts[0].envelope.sequence is not None
+    name = posts[0].envelope.sequence.identifier
+    with two.store.transaction() as tx, ThreadPoolExecutor(1) as thread:
+        tx.rmd.lock([name])
+        tx.invoker.lock([name])
+        receive = partial(two.second.engine.receive, arrivals, NOW, postpones=True)
+        held, done = thread.submit(receive).result(PATIENCE)
+    assert (held.postponed, done.postponed) == (True, False)
+    assert two.calls == two.placed() == ["of it"], "on arrival"
+    assert two.stored() == 0
+
+
+def test_buffer_that_was_left_out_is_not_counted_as_locked(two: TwoProcesses) -> None:
+    (name, *_) = two.sequences()
+    with two.store.transaction() as tx, two.beside.transaction() as beside:
+        (record,) = tx.invoker.lock([name]).values()
+        assert list(beside.rmd.lock([name], [], [name], only_free=True)) == [name]
+        assert beside.invoker.lock([name]) == {}
+        with pytest.raises(LockOrderError):
+            beside.invoker.save_locked([record])
+
+
+def test_arrival_that_is_repeated_alone_is_not_delivered_by_a_thread_that_only_stores(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler that hangs there would hold back all arrivals that were postponed."""
+    shop = Shop(store)
+    posts = [*shop.posts("a"), *shop.posts("b", key="other")]
+    arrivals = [Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client") for post in posts]
+    handle = Reception._handle
+
+    def fails_for_several(self: Reception, exchanges: list[InboundExchange], *rest: Any, **more: Any) -> Any:
+        if len(exchanges) > 1:
+            raise TransientStorageError("it was ended")
+        return handle(self, exchanges, *rest, **more)
+
+    monkeypatch.setattr(Reception, "_handle", fails_for_several)
+    assert len(shop.server.engine.receive(arrivals, NOW, delivers=False)) == 2
+    assert (shop.calls, shop.stored()) == ([], 1), "and the other sequence is created"
+
+
+def signed(post: Outgoing) -> Arrival:
+    """The arrival of a message with WS-Security."""
+    verified = Verified(identity="ada", tokens=frozenset(), digest="d", expires=NOW + 60)
+    envelope = replace(post.envelope, verified=verified)
+    return Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client", envelope=envelope)
+
+
+@pytest.mark.parametrize("others", [True, False])
+def test_no_handler_is_called_while_a_copy_in_another_process_would_wait_for_it(
+    two: TwoProcesses, others: bool
+) -> None:
+    two.second.engine.note_others(others)
+    (post,) = two.posts("a", key="second")
+    two.second.engine.receive([signed(post)], NOW)
+    assert (two.calls, two.stored()) == (([], 1) if others else (["a"], 0))
+
+
 def test_copy_of_a_postponed_message_is_not_taken_for_a_replay(two: TwoProcesses) -> None:
     """What a transaction that postpones has recorded is rolled back with it."""
     (post,) = two.posts("a")
-    verified = Verified(identity="ada", tokens=frozenset(), digest="d", expires=NOW + 60)
-    envelope = replace(post.envelope, verified=verified)
-    arrival = Arrival(http=encode(post.envelope), service="shop", url=URL, peer="client", envelope=envelope)
+    arrival = signed(post)
+    verified = arrival.envelope.verified if isinstance(arrival.envelope, Envelope) else None
+    assert verified is not None
     with two.store.transaction() as tx:
         tx.rmd.lock(two.sequences())
         (answer,) = two.second.engine.receive([arrival], NOW, postpones=True)

@@ -14,6 +14,9 @@ from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.postgres_dialect import Postgres
 from mercury.storage.sql.store import SqlStore
+from mercury.testing.contract.builders import rmd_record, rms_record
+
+from .pair import channel
 
 
 class Undo(Exception):
@@ -190,3 +193,20 @@ def test_savepoint_in_a_failed_transaction_raises_the_error_of_the_database(post
         with tx.savepoint():
             pass
     store.close()
+
+
+def test_key_that_was_locked_in_an_undone_savepoint_is_read_when_it_is_locked_again(postgres_url: str) -> None:
+    """The rollback has released its lock: what was read meanwhile, with another key, may be old."""
+    first, second = sorted([channel("a"), channel("b")], key=lambda each: each.key.digest)
+    with contextlib.closing(open_sql_store(postgres_url)) as store, store.transaction() as tx:
+        tx.rmd.insert(rmd_record("urn:1"))
+        with contextlib.suppress(Undo), tx.savepoint():
+            tx.rms.lock([second.key])
+            raise Undo
+        tx.rms.lock([first.key])
+        assert tx.rms.records(first.key) == []
+        with store.transaction() as other:
+            other.rms.lock([second.key])
+            other.rms.insert(rms_record("record", second))
+        tx.rms.lock([second.key])
+        assert [record.id for record in tx.rms.records(second.key)] == ["record"]

@@ -333,6 +333,22 @@ def test_transaction_whose_commit_may_wait_leaves_its_message_to_a_turn(postgres
     shop.store.close()
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["at once", "later"])
+def test_transaction_whose_commit_may_be_lost_leaves_its_message_to_a_turn(postgres_url: str, later: bool) -> None:
+    """After a crash the next message would get the number of one that has left, and be taken for a copy of it."""
+    shop = Shop(postgres_url)
+    posts: list[Outgoing] = []
+    with shop.store.transaction(partial(shop.send_in, posts)) as tx:
+        if later:
+            tx.execute_later("set local synchronous_commit = off")
+        else:
+            tx.connection().execute(text("set local synchronous_commit = off"))
+        tx.rms.append(shop.row("second"))
+    assert posts == []
+    assert shop.deliver(shop.turn()) == orders("second")
+    shop.store.close()
+
+
 def test_statement_that_the_application_has_left_fails_as_at_the_commit(postgres_url: str) -> None:
     shop = Shop(postgres_url)
     with (

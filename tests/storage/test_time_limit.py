@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
 from sqlalchemy import create_engine, text
+from sqlalchemy.exc import ProgrammingError
 
 from mercury import ConfigurationError, Mercury, MessageContext, Service
 from mercury.engine.application import Operation
@@ -14,6 +16,7 @@ from mercury.engine.delivery.time_limit import HandlerTooSlow, within_limit
 from mercury.statemachine.policy import DestinationPolicy, OnFailure
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.opening import open_store
+from mercury.testing.contract.builders import rmd_record
 from tests.acceptance.processes import PATIENCE, eventually
 
 from .shop import Order, settings
@@ -161,3 +164,29 @@ def test_a_limit_that_no_call_keeps_is_refused() -> None:
         Service("shop", time_limit=0)
     with pytest.raises(ConfigurationError, match="time_limit"):
         Service("shop").operation("put", time_limit=-1)
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["behind a change", "at first"])
+def test_handler_that_catches_the_error_of_its_savepoint_ends_within_its_limit(
+    postgres_url: str, written: bool
+) -> None:
+    """The rollback to the savepoint has restored the limit from before; the next statement is limited again."""
+    setting = text("select current_setting('statement_timeout')")
+    with closing(open_store(postgres_url)) as store, store.transaction() as tx:
+        if written:
+            tx.rmd.insert(rmd_record("urn:1"))
+        with tx.limited_statements(5.0):
+            with pytest.raises(ProgrammingError), tx.savepoint():
+                tx.connection().execute(text("select nothing"))
+            if written:
+                assert tx.connection().execute(setting).scalar_one() == "5s"
+        assert tx.connection().execute(setting).scalar_one() == "0"
+
+
+def test_limit_that_was_rolled_back_is_not_restored_again(postgres_url: str) -> None:
+    """What an application rolls back by itself takes the limit with it, without a word to Mercury."""
+    setting = text("select current_setting('statement_timeout')")
+    with closing(open_store(postgres_url)) as store, store.transaction() as tx:
+        with tx.limited_statements(5.0):
+            tx.connection().execute(text("set mercury.statement_timeout = ''"))
+        assert tx.connection().execute(setting).scalar_one() == "5s"

@@ -19,7 +19,7 @@ from mercury.engine.destination.delivering import DeliveryOnArrival, Reserve, de
 from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
-from mercury.engine.destination.replay import first_copies
+from mercury.engine.destination.replay import first_copies, holds_up_copies
 from mercury.engine.exchange import (
     ACCEPTED,
     Answer,
@@ -161,7 +161,7 @@ class Reception:
         :param delivers: whether messages may be delivered in it.
         """
         refilled: list[SequenceKey] = []
-        messages = messages_of(exchanges) if delivers else {}
+        messages = messages_of(exchanges) if delivers and not holds_up_copies(self._context, exchanges) else {}
         delivers = bool(messages)
         try:
             with self._reserve(messages, now) as delivery:
@@ -180,7 +180,9 @@ class Reception:
                 again = [exchange.undecided() for exchange in exchanges]
                 return self._commit(again, now, refills=refills and not refilled, delivers=False)
             if len(exchanges) > 1:
-                return [answer for exchange in exchanges for answer in self._commit([exchange.undecided()], now)]
+                return [
+                    answer for each in exchanges for answer in self._commit([each.undecided()], now, delivers=False)
+                ]
             return [self._failed(exchanges[0], error)]
         _share_acknowledgements(exchanges)
         answers = [self._answer_or_fault(exchange, batch) for exchange in exchanges]

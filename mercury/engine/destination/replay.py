@@ -13,6 +13,12 @@ from mercury.storage.api import Transaction
 log = logging.getLogger("mercury.security")
 
 
+def holds_up_copies(context: EngineContext, exchanges: Sequence[InboundExchange]) -> bool:
+    """Whether copies of these arrivals at another process may wait for their transaction (`first_copies`), so that no
+    handler is called in it."""
+    return context.others and any(each.envelope.verified is not None for each in exchanges)
+
+
 def first_copies(
     context: EngineContext, tx: Transaction, exchanges: Sequence[InboundExchange], now: float
 ) -> list[InboundExchange]:

@@ -27,13 +27,14 @@ HOLDER = (
     .where(CLAIM.c.resource == literal(DESTINATION_CLAIM) + INVOKER_BUFFER.c.sequence)
     .scalar_subquery()
 )
-#: Locks buffers, in the order of all locks, and reads them.
-LOCKED_BUFFERS = Prepared(
+_TO_DELIVER = (
     select(INVOKER_BUFFER, NEWEST.label("newest"), HOLDER.label("holder"))
     .where(among(INVOKER_BUFFER.c.sequence, "sequences"))
     .order_by(INVOKER_BUFFER.c.sequence)
-    .with_for_update()
 )
+#: Locks buffers, in the order of all locks, and reads them; and only those that no other transaction has locked.
+LOCKED_BUFFERS = Prepared(_TO_DELIVER.with_for_update())
+FREE_BUFFERS = Prepared(_TO_DELIVER.with_for_update(skip_locked=True))
 PAUSED = Prepared(select(PAUSED_SERVICE.c.service))
 RMDS = Prepared(select(RMD_SEQUENCE).where(among(RMD_SEQUENCE.c.identifier, "identifiers")))
 RMS_OF_KEYS = Prepared(
@@ -46,10 +47,13 @@ def buffers(sequences: Collection[str]) -> Question:
     return BUFFERS, {"sequences": sorted(sequences)}
 
 
-def locked_buffers(sequences: Collection[str]) -> Question:
+def locked_buffers(sequences: Collection[str], *, only_free: bool = False) -> Question:
     """The records of these buffers, locked, each with the position of the newest row as ``newest``, and the
-    owner of its claim as ``holder``."""
-    return LOCKED_BUFFERS, {"sequences": sorted(sequences)}
+    owner of its claim as ``holder``.
+
+    :param only_free: without those that other transactions have locked.
+    """
+    return FREE_BUFFERS if only_free else LOCKED_BUFFERS, {"sequences": sorted(sequences)}
 
 
 def paused() -> Question:
@@ -57,10 +61,10 @@ def paused() -> Question:
     return PAUSED, {}
 
 
-def behind_locks(read: Collection[str], delivered: Collection[str]) -> list[Question]:
+def behind_locks(read: Collection[str], delivered: Collection[str], *, only_free: bool) -> list[Question]:
     """What is read behind the locks of destination sequences; see `RMDSequenceManager.lock`."""
     questions = [buffers(read)] if read else []
-    return [*questions, locked_buffers(delivered), paused()] if delivered else questions
+    return [*questions, locked_buffers(delivered, only_free=only_free), paused()] if delivered else questions
 
 
 def rmds(identifiers: Collection[str]) -> Question:

@@ -50,8 +50,8 @@ select case when count(*) = 1 then 0 else cast('{LOST}: ' || count(*) as integer
 
 @lru_cache(maxsize=STORES)
 def free_claim(dialect: Dialect) -> Prepared:
-    """As `HELD` for one claim, without waiting; it finds none in a transaction that may wait at its commit, or whose
-    queries do not see what is committed meanwhile."""
+    """As `HELD` for one claim, without waiting; it finds none in a transaction that may wait at its commit, whose
+    queries do not see what is committed meanwhile, or whose commit may be lost in a crash."""
     held = select(CLAIM.c.resource, CLAIM.c.owner, CLAIM.c.epoch).where(CLAIM.c.resource == bindparam("resource"))
     return Prepared(held.where(dialect.commits_at_once()).with_for_update(read=True, skip_locked=True))
 

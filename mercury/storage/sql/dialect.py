@@ -153,8 +153,8 @@ class Dialect(ABC):
         raise CapabilityError(f"{self} has no clock")
 
     def commits_at_once(self) -> ColumnElement[bool]:
-        """Whether a query sees all that is committed when it begins, and the commit of its transaction checks nothing
-        that it could wait for."""
+        """Whether a query sees all that is committed when it begins, the commit of its transaction checks nothing that
+        it could wait for, and nothing that was committed is lost in a crash."""
         return true()
 
     @abstractmethod

@@ -163,16 +163,20 @@ class SqlInvoker:
         return {row["sequence"]: invoker_record(row) for row in rows}
 
     def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
-        new, found = self._tx.to_lock(INVOKER, list(sequences)), {}
+        new, found, all_found = self._tx.to_lock(INVOKER, list(sequences)), {}, True
         for part in chunks(sorted(sequences)):
-            question = ahead.locked_buffers(part)
-            is_ahead = self._tx.is_ahead(question)
-            for row in self._tx.read(*question) if is_ahead else self._tx.read_locked(*question):
+            question, free = ahead.locked_buffers(part), ahead.locked_buffers(part, only_free=True)
+            if self._tx.is_ahead(free):
+                rows, all_found = self._tx.read(*free), False
+            else:
+                is_ahead = self._tx.is_ahead(question)
+                rows = self._tx.read(*question) if is_ahead else self._tx.read_locked(*question)
+            for row in rows:
                 self._newest[row["sequence"]] = row["newest"]
                 if (row["holder"] or "").startswith(SUSPENDED):
                     self._suspended.add(row["sequence"])
                 found[row["sequence"]] = invoker_record(row)
-        self._tx.locked(INVOKER, new)
+        self._tx.locked(INVOKER, new if all_found else [name for name in new if name in found])
         return found
 
     def suspended(self) -> frozenset[str]:

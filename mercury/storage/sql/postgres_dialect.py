@@ -73,7 +73,10 @@ HISTORY = b"""
 """
 _DEFERRABLE = "exists (select from pg_trigger where tgdeferrable)"
 HAS_DEFERRED = f"select {_DEFERRABLE}"
-COMMITS_AT_ONCE = f"current_setting('transaction_isolation') = 'read committed' and not {_DEFERRABLE}"
+COMMITS_AT_ONCE = (
+    f"current_setting('transaction_isolation') = 'read committed' and not {_DEFERRABLE} "
+    "and current_setting('synchronous_commit') <> 'off'"
+)
 ABORTED = (
     "a statement has failed, and PostgreSQL executes no other in this transaction although its error was caught: put a "
     "statement that may fail into 'with tx.savepoint():', and catch its error around that"
@@ -95,7 +98,11 @@ LIMIT_STATEMENTS = """
         case when current_setting('statement_timeout')::interval between interval '1 ms' and {0} * interval '1 ms'
             then '' else set_config('statement_timeout', '{0}', true) end
 """
-RESTORE_LIMIT = "select set_config('statement_timeout', current_setting('mercury.statement_timeout'), true)"
+#: Without effect if a rollback has restored it already, and with it the setting with Mercury's prefix.
+RESTORE_LIMIT = """
+    select set_config('statement_timeout', current_setting('mercury.statement_timeout'), true)
+    where current_setting('mercury.statement_timeout', true) <> ''
+"""
 
 
 class Postgres(Dialect):

@@ -219,6 +219,7 @@ class SqlRms(SqlRmsRows):
         self._inserted.clear()
         self._named.clear()
         self._records.clear()
+        self._to_load.clear()
         self.forget_pending()
         self.forget_rows()
 

@@ -31,6 +31,18 @@ class StatementLimit:
             dialect.limit_statements(connection, self._milliseconds)
         self._limited.append((connection, dialect))
 
+    @property
+    def count(self) -> int:
+        """The number of limited connections."""
+        return len(self._limited)
+
+    def undone(self, count: int) -> None:
+        """A savepoint was rolled back, and with it the limits on all connections but the first ones.
+
+        :param count: as it was when the savepoint began.
+        """
+        del self._limited[count:]
+
     def end(self) -> None:
         """Restore the limits from before. Not needed after a rollback, which has done it.
 

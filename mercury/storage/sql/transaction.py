@@ -78,6 +78,8 @@ class SqlTransaction(ApplicationPart):
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
         locks, keys = (set(self._locked), self._highest), set(self.appended_keys)
+        limit = self._limit
+        limited = 0 if limit is None else limit.count
         outer, part, uses, searches = self._part, self._begin_part(), self._uses, self._searches
         self._part = part
         try:
@@ -98,6 +100,8 @@ class SqlTransaction(ApplicationPart):
             del self._after_commit[lengths[1] :]
             self.appended_keys = keys
             self._locked, self._highest = locks  # the rollback has released the locks taken since
+            if limit is not None:
+                limit.undone(limited)
             part.undo()
             raise
         self._part = outer
