@@ -125,7 +125,7 @@ class Arrival:
 
     @property
     def size(self) -> int:
-        """The bytes of the bodies that are stored for it; those of attachments do not count."""
+        """The bytes of the bodies and header blocks that are stored for it; those of attachments do not count."""
         size = size_of(self.envelope) if isinstance(self.envelope, Envelope) else None
         return len(self.http.body) if size is None else size
 
@@ -141,12 +141,14 @@ class Arrival:
 
 
 def size_of(envelope: Envelope) -> int | None:
-    """The bytes of the bodies of application messages; ``None`` = the envelope has none of them."""
+    """The bytes of the bodies of application messages, and of the other header blocks, which are stored with each of
+    them; ``None`` = the envelope has no application message."""
+    headers = sum(map(len, envelope.headers))
     match envelope.body:
         case Payload(xml=xml):
-            return len(xml)
+            return len(xml) + headers
         case MessageBatch(messages=messages):
-            return sum([len(message.payload.xml) for message in messages])
+            return sum([len(message.payload.xml) for message in messages]) + headers * len(messages)
     return None
 
 

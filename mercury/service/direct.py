@@ -190,6 +190,10 @@ class DirectProtocol(HttpToolsProtocol):
         """Whether no request waits for its answer, and the peer reads its answers."""
         return (self.cycle is None or self.cycle.response_complete) and not self.flow.write_paused
 
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._parsed = None  # behind another request in one read: what was read is not that request alone
+
     def begin_known(self, data: bytes) -> bool:
         """Begin a direct request without parsing it, if its header has the same bytes as that of an earlier one.
 

@@ -62,11 +62,13 @@ class KnownRequests:
         return None if known is None else (known, length, body)
 
     def learn(self, data: bytes, request: KnownRequest) -> None:
-        """Remember the header of a request, which was parsed from ``data``."""
+        """Remember the header of a request, which was parsed from ``data``; not if ``data`` has another header, too."""
         parts = _parts(data)
         if parts is None or any(name in request.headers for name in _UNUSUAL):
             return
         before, length, behind, _ = parts
+        if _BLANK_LINE in before:  # the length is that of another request, behind the one that was parsed
+            return
         if len(before) + len(behind) > LONGEST_HEAD or request.headers.get("content-length") != length.decode("ascii"):
             return
         if len(self._known) >= MOST_HEADS:
@@ -77,13 +79,16 @@ class KnownRequests:
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes, bytes] | None:
     """The bytes before the length, the length, those behind it as far as the blank line, and the body; ``None`` = it
-    has no plain length, or another one."""
+    has no plain length, another one, or no blank line behind it."""
     begin = data.find(_LENGTH, 0, LONGEST_HEAD) + len(_LENGTH)
     if begin < len(_LENGTH):
         return None
     end = data.find(b"\r", begin, begin + MOST_DIGITS + 1)
     length = data[begin:end]
-    behind = data.find(_BLANK_LINE, end) + len(_BLANK_LINE)
-    if end < 0 or not length.isdigit() or length.startswith(b"0") or len(data) != behind + int(length):
+    blank = data.find(_BLANK_LINE, end)
+    if end < 0 or blank < 0 or not length.isdigit() or length.startswith(b"0"):
+        return None
+    behind = blank + len(_BLANK_LINE)
+    if len(data) != behind + int(length):
         return None
     return data[:begin], length, data[end:behind], data[behind:]

@@ -22,6 +22,9 @@ from mercury.wire.values import BLANKS, collapse, escape_attribute, exact_durati
 
 BATCH = clark(ns.MERCURY, "Batch")
 _MESSAGE = clark(ns.MERCURY, "Message")
+#: Bytes of the other header blocks of a batch, in all: they are stored with each of its messages. Mercury sends no
+#: message with such blocks in a batch; an intermediary may add a small one.
+MAX_HEADER_BYTES = 1024
 #: The attribute of a message with the time when it was sent.
 _SENT = "sent"
 

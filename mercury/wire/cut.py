@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from mercury.wire.scan import Node, refused
 from mercury.wire.values import escape_attribute
@@ -26,6 +26,16 @@ _SEPARATORS = re.compile(rb"<!\[CDATA\[(.*?)\]\]>|<!--.*?-->|&#(?:x0*+([0-9A-Fa-
 
 #: Directly after one of these no prefix begins; after others one may: the text around a prefix need not be XML.
 LETTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_")
+
+#: What may end with a prefix: the characters of a name before a colon. A match begins only where a name can begin, so
+#: that no byte is read twice.
+WORD_BEFORE_COLON = re.compile(rb"(?<![A-Za-z0-9_.\-\x80-\xff])([A-Za-z0-9_.\-\x80-\xff]++):")
+
+#: Up to so many prefixes an element is searched for each of them; if there are more, it is read once for all of them,
+#: which takes as long as twenty or thirty searches.
+FEW_PREFIXES = 16
+#: Bytes of an element whose words are in memory at once.
+_PIECE = 64 * 1024
 
 #: After so many places where a prefix is the end of a longer word, `uses` stops searching, and returns ``True``.
 _MAX_SEARCHES = 1000
@@ -59,18 +69,16 @@ def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
     :raises MessageRefused: the declarations need more than what is left of the allowance.
     """
     xml = data[node.start : _end(data, node)]
+    around = node.outer.all()
+    if node.scope is not node.outer:
+        around = {prefix: uri for prefix, uri in around.items() if prefix not in node.scope.declared}
+    used = _used(xml, [prefix for prefix in around if prefix])
     needed = {}
-    plain = None
-    for prefix, uri in node.outer.all().items():
-        if node.scope is not node.outer and prefix in node.scope.declared:
-            continue
+    for prefix, uri in around.items():
         if not prefix:
             if uri:
                 needed["xmlns"] = uri
-            continue
-        if plain is None:
-            plain = searchable(xml)
-        if uses(plain, prefix):
+        elif prefix in used:
             needed[f"xmlns:{prefix}"] = uri
     if not needed:
         return xml
@@ -136,6 +144,38 @@ def uses(plain: bytes, prefix: str) -> bool:
             return True
         at = plain.find(needle, at + 1)
     return True
+
+
+def used_prefixes(plain: bytes, prefixes: Collection[str]) -> set[str]:
+    """Those of many prefixes that `uses` finds, by reading ``plain`` once. It never gives up.
+
+    :param plain: what `searchable` returned for an element, so it begins with "<".
+    """
+    sought = {prefix.encode(): prefix for prefix in prefixes}
+    lengths = sorted({len(prefix) for prefix in sought})
+    found: set[str] = set()
+    at = 0
+    while at < len(plain):
+        end = plain.find(b":", at + _PIECE) + 1 or len(plain)  # no word goes on behind its colon
+        for word in set(WORD_BEFORE_COLON.findall(plain, at, end)):
+            for length in lengths:
+                begin = len(word) - length
+                if begin < 0:
+                    break
+                if (begin == 0 or word[begin - 1] not in LETTERS) and word[begin:] in sought:
+                    found.add(sought[word[begin:]])
+        at = end
+    return found
+
+
+def _used(xml: bytes, prefixes: Collection[str]) -> Collection[str]:
+    """Those of the prefixes declared around an element that it uses."""
+    if not prefixes:
+        return ()
+    plain = searchable(xml)
+    if len(prefixes) > FEW_PREFIXES:
+        return used_prefixes(plain, prefixes)
+    return [prefix for prefix in prefixes if uses(plain, prefix)]
 
 
 def free_prefix(wanted: str, embedded: Sequence[bytes]) -> str:

@@ -7,7 +7,7 @@ than one meaning: two actions, two versions, two Identifiers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement,
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
 from mercury.wire import ns
 from mercury.wire.attachment import LargePart
-from mercury.wire.batch import BATCH, expires_in, read_batch
+from mercury.wire.batch import BATCH, MAX_HEADER_BYTES, expires_in, read_batch
 from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
 from mercury.wire.media import ContentType, Package, is_plain_utf8, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
@@ -304,7 +304,8 @@ class _Reading:
         origin = None
         for block in self.blocks.get(ns.MERCURY, {}).get(SENT, ()):
             origin = read_origin(block.attributes)
-        content = self._body(document, body, sequence)
+        headers = tuple([document.cut(block) for block in self.others])
+        content = self._body(document, body, sequence, headers)
         return Envelope(
             soap=self.soap,
             addressing=self.addressing,
@@ -322,7 +323,7 @@ class _Reading:
             message_pending=pending,
             expires_in=lasts,
             origin=origin,
-            headers=tuple([document.cut(block) for block in self.others]),
+            headers=headers,
             problems=tuple(problems),
             fault=self.fault,
             mtom=self.mtom,
@@ -330,13 +331,15 @@ class _Reading:
             body=content,
         )
 
-    def _body(self, document: Document, body: Node, sequence: SequenceHeader | None) -> Body:
+    def _body(self, document: Document, body: Node, sequence: SequenceHeader | None, others: Sequence[bytes]) -> Body:
         if not body.children:
             return EMPTY
         node = body.children[0]
         if node.name == BATCH:
             if self.parts:  # each of its messages would be stored with all of them
                 raise refused("a batch with parts that stay in a file")
+            if sum(map(len, others)) > MAX_HEADER_BYTES:
+                raise refused(f"a batch with more than {MAX_HEADER_BYTES} bytes of other header blocks")
             return read_batch(document, self.soap, sequence, node)
         reader = BODY_READERS.get(node.name)
         if reader is not None:

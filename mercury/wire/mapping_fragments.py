@@ -7,7 +7,6 @@ many declarations and many elements would become hundreds of megabytes.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from xml.etree import ElementTree
 from xml.parsers import expat
@@ -15,7 +14,7 @@ from xml.parsers import expat
 from lxml import etree
 
 from mercury.errors import PayloadError
-from mercury.wire.cut import LETTERS, NAME, START_TAG, searchable, uses
+from mercury.wire.cut import LETTERS, NAME, START_TAG, WORD_BEFORE_COLON, searchable, uses
 from mercury.wire.mapping_parse import cut, parsed, refuse_doctype
 from mercury.wire.mapping_types import Misfit, escape_attribute
 from mercury.wire.own_thread import in_own_thread
@@ -25,9 +24,6 @@ from mercury.wire.scan import Scope
 #: of the document, but no more than the last figure.
 FEW_DECLARATIONS, DECLARATIONS_PER_BYTE, MAX_DECLARATIONS = 1_000_000, 4, 10_000_000
 
-#: What may hold a prefix: the characters of a name before a colon. A match begins only where a name can begin, so that
-#: no byte is read twice.
-_BEFORE_COLON = re.compile(rb"(?<![A-Za-z0-9_.\-\x80-\xff])([A-Za-z0-9_.\-\x80-\xff]++):")
 #: Up to so many prefixes an element is searched for each of them; if there are more, it is read once for all.
 _FEW_PREFIXES = 8
 #: After so many words and ends of words all prefixes count as used.
@@ -126,7 +122,7 @@ class Fragments:
     def _words(self, text: bytes) -> Collection[str]:
         """The prefixes that are a word before a colon, or the end of one; all of them if there are too many words."""
         prefixes, found, steps = self._prefixes, set(), 0
-        for match in _BEFORE_COLON.finditer(text):
+        for match in WORD_BEFORE_COLON.finditer(text):
             word = match[1]
             if word in prefixes:
                 found.add(prefixes[word])

@@ -104,8 +104,13 @@ def read_endpoint(document: Document, version: AddressingVersion | None, node: N
     :param version: the envelope's version; ``None`` = it has no WS-Addressing header blocks, and both are accepted.
     :raises MessageRefused: the address is missing or of another version (NS-18), or a reference parameter is refused.
     """
+    limits = document.limits
+    # Counted over all parts before the first one is cut out: each cut takes the longer the more is declared around it.
+    if sum([len(part.children) for part in node.children if part.name in _PARAMETERS]) > limits.max_headers:
+        raise refused(f"{node.local} has more than {limits.max_headers} reference parameters")
     address: str | None = None
     parameters: list[bytes] = []
+    left = limits.max_parameters_bytes
     for part in node.children:
         name = part.name
         if name in _ADDRESS:
@@ -115,18 +120,15 @@ def read_endpoint(document: Document, version: AddressingVersion | None, node: N
                 raise _invalid(node.name, Subcode.INVALID_EPR, f"more than one address in {node.local}")
             address = _address(document, part, node.name)
         elif name in _PARAMETERS:
-            parameters += _read_parameters(document, node, part)
+            for parameter in _parameters(node, part):
+                parameters.append(document.cut(parameter))
+                left -= len(parameters[-1])
+                if left < 0:
+                    reason = f"more than {limits.max_parameters_bytes} bytes of reference parameters"
+                    raise refused(f"{node.local} has {reason}")
     if address is None:
         reason = f"no address in {node.local}"
         raise _invalid(node.name, Subcode.MISSING_ADDRESS_IN_EPR, reason)
-    if parameters and (
-        len(parameters) > document.limits.max_headers
-        or sum(map(len, parameters)) > document.limits.max_parameters_bytes
-    ):
-        raise refused(
-            f"{node.local} has more than {document.limits.max_headers} reference parameters, "
-            f"or more than {document.limits.max_parameters_bytes} bytes of them"
-        )
     return EndpointReference(address, tuple(parameters))
 
 
@@ -135,14 +137,16 @@ def mixed() -> MessageRefused:
     return refused("two versions of WS-Addressing in one message")
 
 
-def _read_parameters(document: Document, endpoint: Node, part: Node) -> list[bytes]:
-    if len(part.children) > document.limits.max_headers:
-        raise refused(f"more than {document.limits.max_headers} reference parameters")
+def _parameters(endpoint: Node, part: Node) -> Sequence[Node]:
+    """The reference parameters in one part of an endpoint reference.
+
+    :raises MessageRefused: one is in a namespace of the protocols.
+    """
     for parameter in part.children:
         if parameter.namespace in _PROTOCOLS:
             reason = f"{parameter.local} cannot be a reference parameter"
             raise _invalid(endpoint.name, Subcode.INVALID_EPR, reason)
-    return [document.cut(parameter) for parameter in part.children]
+    return part.children
 
 
 def _address(document: Document, node: Node, subject: str) -> str:

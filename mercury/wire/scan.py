@@ -13,6 +13,7 @@ from __future__ import annotations
 import codecs
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from xml.parsers import expat
 
@@ -111,14 +112,17 @@ def refused(reason: str) -> MessageRefused:
 
 
 class Scope:
-    """The namespace declarations of one element, with a reference to those of the elements around it."""
+    """The namespace declarations of one element, with a reference to those of the elements around it. They stay as they
+    are."""
 
-    __slots__ = ("declared", "outer")
+    __slots__ = ("_all", "declared", "outer")
 
     def __init__(self, declared: dict[str, str], outer: Scope | None) -> None:
         #: Prefix to namespace. The prefix "" is the default namespace; the namespace "" cancels an outer declaration.
         self.declared = declared
         self.outer = outer
+        #: What `all` returns, once it is made.
+        self._all: Mapping[str, str] | None = None
 
     def resolve(self, prefix: str) -> str | None:
         """The namespace that ``prefix`` stands for here; ``None`` = the prefix is not declared."""
@@ -129,14 +133,16 @@ class Scope:
             scope = scope.outer
         return None
 
-    def all(self) -> dict[str, str]:
-        """All declarations that hold here."""
-        chain = []
-        scope: Scope | None = self
-        while scope is not None:
-            chain.append(scope.declared)
-            scope = scope.outer
-        return {prefix: uri for declared in reversed(chain) for prefix, uri in declared.items()}
+    def all(self) -> Mapping[str, str]:
+        """All declarations that hold here, the outermost ones first."""
+        if self._all is None:  # made once: hundreds of elements of one message may be cut out of one scope
+            chain = []
+            scope: Scope | None = self
+            while scope is not None:
+                chain.append(scope.declared)
+                scope = scope.outer
+            self._all = {prefix: uri for declared in reversed(chain) for prefix, uri in declared.items()}
+        return self._all
 
 
 class Node:

@@ -11,6 +11,7 @@ REFUSED = "test_batch_that_is_none_is_refused"
 REQUESTS = "tests/scenario/test_batches_of_requests.py"
 HELD = "tests/unit/engine/runtime/test_held_exchanges_released.py"
 TOGETHER = "tests/unit/engine/test_answered_together.py"
+SIZES = "tests/unit/engine/test_arrivals.py"
 
 
 def batch(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -225,6 +226,27 @@ BATCHES = (
         "if self._bodies == depth + 1 and len(parent.children) > self._limits.max_batch:",
         "if False:",
         f"{WIRE}::test_batch_has_at_most_as_many_messages_as_the_limit_says",
+    ),
+    batch(
+        "other header blocks",
+        "wire.decode:_Reading._body",
+        "if sum(map(len, others)) > MAX_HEADER_BYTES:",
+        "if False:",
+        f"{WIRE}::test_batch_has_few_bytes_of_other_header_blocks_for_they_are_stored_with_each_message",
+    ),
+    batch(
+        "size of the header blocks of each message",
+        "engine.exchange:size_of",
+        " + headers * len(messages)",
+        "",
+        f"{SIZES}::test_size_counts_the_header_blocks_that_are_stored_with_each_message",
+    ),
+    batch(
+        "size of the header blocks of a single message",
+        "engine.exchange:size_of",
+        "return len(xml) + headers",
+        "return len(xml)",
+        f"{SIZES}::test_size_counts_the_header_blocks_that_are_stored_with_each_message",
     ),
     batch(
         "depth behind a batch",

@@ -47,9 +47,38 @@ DIRECT = (
     direct(
         "known header behind which other bytes follow",
         "known_requests:_parts",
-        " or len(data) != behind + int(length)",
-        "",
+        "if len(data) != behind + int(length):",
+        "if False:",
         "test_a_read_that_is_not_one_request_with_a_known_header_is_parsed",
+    ),
+    direct(
+        "known header without a blank line",
+        "known_requests:_parts",
+        " or blank < 0",
+        "",
+        "test_header_whose_blank_line_is_missing_is_not_remembered",
+    ),
+    direct(
+        "known header with the length of another request",
+        "known_requests:KnownRequests.learn",
+        "if _BLANK_LINE in before:",
+        "if False:",
+        "test_header_is_not_remembered_with_the_length_of_another_request",
+    ),
+    direct(
+        "request that begins behind one with a header to remember",
+        "direct:DirectProtocol.on_message_begin",
+        "self._parsed = None",
+        "pass",
+        "test_header_is_not_to_be_remembered_if_another_request_begins_in_the_same_read",
+    ),
+    Mutant(
+        "direct: two requests of one read, by both guards",
+        (
+            Change("mercury.service.direct:DirectProtocol.on_message_begin", "self._parsed = None", "pass"),
+            Change("mercury.service.known_requests:KnownRequests.learn", "if _BLANK_LINE in before:", "if False:"),
+        ),
+        test=f"{DIRECT_TEST}::test_two_requests_of_one_read_are_never_taken_for_one",
     ),
     direct(
         "headers that are known for one request only",

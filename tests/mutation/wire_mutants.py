@@ -552,9 +552,49 @@ WIRE = (
     limit(
         "reference parameters",
         "mercury.wire.read_addressing:read_endpoint",
-        "or sum(map(len, parameters)) > document.limits.max_parameters_bytes",
-        "or False",
+        "if left < 0:",
+        "if False:",
         "test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused",
+    ),
+    limit(
+        "reference parameters in all lists",
+        "mercury.wire.read_addressing:read_endpoint",
+        "if sum([len(part.children) for part in node.children if part.name in _PARAMETERS]) > limits.max_headers:",
+        "if False:",
+        "test_reference_parameters_in_many_lists_are_counted_before_the_first_is_cut_out",
+    ),
+    limit(
+        "reference parameters that are cut out",
+        "mercury.wire.read_addressing:read_endpoint",
+        "                if left < 0:",
+        "                if left < 0 and parameter is part.children[-1]:",
+        "test_reference_parameters_are_cut_out_no_further_than_to_the_limit_on_their_bytes",
+    ),
+    limit(
+        "prefixes that an element is searched for",
+        "mercury.wire.cut:_used",
+        "if len(prefixes) > FEW_PREFIXES:",
+        "if False:",
+        "test_messages_of_a_batch_are_not_searched_for_each_prefix_around_them",
+    ),
+    limit(
+        "declarations that are collected once",
+        "mercury.wire.scan:Scope.all",
+        "if self._all is None:",
+        "if True:",
+        "test_messages_of_a_batch_are_not_searched_for_each_prefix_around_them",
+    ),
+    *(
+        Mutant(
+            f"cut: {name}",
+            (Change("mercury.wire.cut:used_prefixes", before, after),),
+            test="tests/unit/wire/test_cut.py::test_prefixes_are_found_by_one_reading_as_by_a_search_for_each",
+        )
+        for name, before, after in (
+            ("end of a longer word", "word[begin - 1] not in LETTERS", "True"),
+            ("prefix behind the first character of a word", "word[begin - 1] not in LETTERS", "False"),
+            ("word in two pieces", 'plain.find(b":", at + _PIECE) + 1 or len(plain)', "at + _PIECE"),
+        )
     ),
     Mutant(
         "limit: envelope of a message in a file",

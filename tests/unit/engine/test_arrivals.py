@@ -6,11 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from mercury.engine.exchange import Arrival, Outgoing, Purpose
+from mercury.engine.exchange import Arrival, Outgoing, Purpose, size_of
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.statemachine.messages import AckRequested, SequenceAcknowledgement
+from mercury.statemachine.messages import AckRequested, CloseSequence, SequenceAcknowledgement
 from mercury.statemachine.protocol import AddressingVersion, RmVersion, SoapVersion
-from mercury.wire.envelope import Envelope, HttpMessage, Payload, SequenceHeader, Undecodable
+from mercury.wire.envelope import (
+    BatchedMessage,
+    Envelope,
+    HttpMessage,
+    MessageBatch,
+    Payload,
+    SequenceHeader,
+    Undecodable,
+)
 
 ENVELOPE = Envelope(
     soap=SoapVersion.SOAP12,
@@ -44,3 +52,14 @@ REPLY = Arrival(http=HttpMessage(b"", ""), request=POST, envelope=ENVELOPE)
 def test_only_acknowledgements_in_a_reply_can_wait(other: Arrival) -> None:
     assert REPLY.is_acknowledgement
     assert not other.is_acknowledgement
+
+
+def test_size_counts_the_header_blocks_that_are_stored_with_each_message() -> None:
+    one, two = Payload(b"<one/>", "one"), Payload(b"<second/>", "second")
+    batch = MessageBatch((BatchedMessage("urn:m:1", "urn:a", one), BatchedMessage("urn:m:2", "urn:a", two)))
+    headers = (b"<h/>", b"<other/>")
+    for body, bodies, messages in ((one, 6, 1), (batch, 6 + 9, 2)):
+        plain = replace(ENVELOPE, body=body)
+        assert replace(REPLY, envelope=plain).size == bodies
+        assert replace(REPLY, envelope=replace(plain, headers=headers)).size == bodies + messages * (4 + 8)
+    assert size_of(replace(ENVELOPE, body=CloseSequence("urn:s"), headers=headers)) is None

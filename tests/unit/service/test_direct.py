@@ -24,7 +24,7 @@ from mercury.service.endpoint import SMALL, Endpoint, Host
 from mercury.service.held import EXTENSION
 from mercury.service.host import SoapApplication
 from mercury.service.http11 import Http11Protocol
-from mercury.service.known_requests import LONGEST_HEAD, MOST_HEADS
+from mercury.service.known_requests import LONGEST_HEAD, MOST_HEADS, KnownRequest, KnownRequests
 from mercury.service.shares import FREE
 from mercury.settings import HttpSettings
 from mercury.wire.envelope import HttpMessage
@@ -345,6 +345,59 @@ async def test_a_read_that_is_not_one_request_with_a_known_header_is_parsed(part
     sent = sum(part.count(b"POST") for part in parts)
     assert server.state.total_requests == 1 + sent
     assert not server.transport.closing
+
+
+def behind(body: bytes, other: bytes) -> bytes:
+    """Two requests, as one read: only the header of the second one has its length in the letters that are looked for,
+    and only there another host."""
+    first = request(body).replace(b"Content-Length", b"content-length")
+    return first + request(other).replace(b"Host: h", b"Host: other")
+
+
+@in_loop
+async def test_two_requests_of_one_read_are_never_taken_for_one() -> None:
+    server = Server()
+    for bodies in ((b"<a/>", b"<b/>"), (b"<a/>", b"<longer/>"), (b"<c/>", b"<d/>"), (b"<a/>", b"<b/>")):
+        await server.read(behind(*bodies))
+        for host, body in zip((b"h", b"other"), bodies, strict=True):
+            ((arrival, _),) = server.engine.arrivals
+            assert (arrival.url, arrival.http.body) == (f"http://{host.decode()}/s", body)
+            await server.answer()
+    assert server.state.total_requests == 8
+    assert len(server.protocol.known) == 0
+
+
+@pytest.mark.parametrize("next_one", [request(b"<b/>"), b"P"], ids=["whole", "its first byte"])
+@in_loop
+async def test_header_is_not_to_be_remembered_if_another_request_begins_in_the_same_read(next_one: bytes) -> None:
+    server, offered = Server(), list[bytes]()
+    server.protocol.known.learn = lambda data, _: offered.append(data)  # type: ignore[method-assign]
+    await server.read(request() + next_one)
+    assert offered == []
+    server = Server()
+    server.protocol.known.learn = lambda data, _: offered.append(data)  # type: ignore[method-assign]
+    await server.read(request())
+    assert offered == [request()]
+
+
+def test_header_is_not_remembered_with_the_length_of_another_request() -> None:
+    fields = ((b"host", b"h"), (b"content-length", b"4"))
+    read = KnownRequest(b"/s", fields, {"host": "h", "content-length": "4"})
+    known = KnownRequests()
+    known.learn(behind(b"<a/>", b"<b/>"), read)
+    assert len(known) == 0
+    known.learn(request(b"<a/>"), read)
+    assert len(known) == 1
+
+
+def test_header_whose_blank_line_is_missing_is_not_remembered() -> None:
+    head = b"POST /s HTTP/1.1\r\nX: %b\r\nContent-Length: 97\r\n"
+    data = head % (b"x" * (100 - len(head) + 2))
+    assert len(data) == 100, "as if a blank line were before its first byte, and then 97 bytes of a body"
+    known = KnownRequests()
+    known.learn(data, KnownRequest(b"/s", ((b"content-length", b"97"),), {"content-length": "97"}))
+    assert len(known) == 0
+    assert known.find(data) is None
 
 
 @in_loop

@@ -11,6 +11,7 @@ from mercury.statemachine.messages import BatchLimits, CreateSequence, CreateSeq
 from mercury.statemachine.messages import EndpointReference as Reference
 from mercury.statemachine.protocol import ALL_PROTOCOLS, MAX_MESSAGE_NUMBER, Protocol, RmVersion
 from mercury.wire import ns
+from mercury.wire.batch import MAX_HEADER_BYTES
 from mercury.wire.decode import decode
 from mercury.wire.encode import encode
 from mercury.wire.envelope import EMPTY, BatchedMessage, Body, Envelope, HttpMessage, MessageBatch, Payload, Undecodable
@@ -179,3 +180,17 @@ def test_limits_are_written_and_read(protocol: Protocol) -> None:
     found = read(encode(envelope(created, protocol))).body
     assert isinstance(found, CreateSequenceResponse)
     assert found.batch == BatchLimits(2, 2**31 - 1)
+
+
+def test_batch_has_few_bytes_of_other_header_blocks_for_they_are_stored_with_each_message() -> None:
+    block = b'<h:mark xmlns:h="urn:h">%b</h:mark>'
+    room = MAX_HEADER_BYTES - 2 * len(block % b"")
+    for size, fits in ((room, True), (room + 1, False)):
+        headers = (block % b"", block % (b"x" * size))
+        sent = replace(envelope(MessageBatch((ONE, TWO))), headers=headers)
+        if fits:
+            assert read(encode(sent)).headers == headers
+        else:
+            assert f"{MAX_HEADER_BYTES} bytes of other header blocks" in str(refusal(encode(sent)))
+        single = replace(sent, body=ONE.payload)
+        assert read(encode(single)).headers == headers

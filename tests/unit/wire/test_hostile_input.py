@@ -7,17 +7,20 @@ import gzip
 import socket
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 from xml.parsers import expat
 
 import pytest
 
 from mercury.statemachine.faults import Fault, FaultCode
-from mercury.wire import DEFAULT_LIMITS, Limits, Payload, check_payload, decode, encode
-from mercury.wire.cut import searchable
+from mercury.wire import DEFAULT_LIMITS, Limits, Payload, check_payload, decode, encode, read_common
+from mercury.wire.cut import cut, searchable
+from mercury.wire.envelope import MessageBatch
 from mercury.wire.mapping_parse import FED_AT_ONCE, parse_values
+from mercury.wire.scan import Scope
 
 from .samples import refusal, soap
 
@@ -202,6 +205,65 @@ def test_an_endpoint_reference_that_would_make_every_reply_huge_is_refused() -> 
         assert "reference parameters" in refusal(reply_to(*too_much)).fault.reason
 
 
+def test_reference_parameters_in_many_lists_are_counted_before_the_first_is_cut_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def too_early(*_: object) -> bytes:
+        raise AssertionError("an element was cut out")
+
+    monkeypatch.setattr(read_common, "cut", too_early)
+    lists = "<wsa:ReferenceParameters><p/></wsa:ReferenceParameters>" * 10_000
+    data = soap(f"{ACTION}<wsa:ReplyTo><wsa:Address>urn:a</wsa:Address>{lists}</wsa:ReplyTo>")
+    assert "64 reference parameters" in refusal(data).fault.reason
+
+
+def test_reference_parameters_are_cut_out_no_further_than_to_the_limit_on_their_bytes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def counting(*given: Any) -> bytes:
+        xml = cut(*given)
+        sizes.append(len(xml))
+        return xml
+
+    monkeypatch.setattr(read_common, "cut", counting)
+    parameters = f"<p>{'x' * 30_000}</p>" * 60
+    inside = f"<wsa:Address>urn:a</wsa:Address><wsa:ReferenceParameters>{parameters}</wsa:ReferenceParameters>"
+    assert "65536 bytes" in refusal(soap(f"{ACTION}<wsa:ReplyTo>{inside}</wsa:ReplyTo>")).fault.reason
+    assert len(sizes) == 3
+
+
+def batch_within(around: int, messages: int) -> bytes:
+    """A batch with so many declarations at each of the three elements around its messages."""
+    sequence = "<wsrm:Sequence><wsrm:Identifier>urn:s</wsrm:Identifier><wsrm:MessageNumber>1</wsrm:MessageNumber>"
+    inside = "".join(f"<m:Message id='urn:m:{each}'><a>q7:x</a></m:Message>" for each in range(messages))
+    there = declarations(around)
+    xml = f"<m:Batch xmlns:m='urn:mercury:rm' {there.replace(':p', ':r')}>{inside}</m:Batch>"
+    data = soap(f"{ACTION}{sequence}</wsrm:Sequence>", xml, declare=there)
+    return data.replace(b"<s:Body>", f"<s:Body {there.replace(':p', ':q')}>".encode())
+
+
+def test_messages_of_a_batch_are_not_searched_for_each_prefix_around_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    def searched(*_: object) -> bool:
+        raise AssertionError("an element was searched for one prefix")
+
+    collected: list[Mapping[str, str]] = []
+
+    def collecting(scope: Scope) -> Mapping[str, str]:
+        collected.append(declared_in(scope))
+        return collected[-1]
+
+    declared_in = Scope.all
+    monkeypatch.setattr("mercury.wire.cut.uses", searched)
+    monkeypatch.setattr(Scope, "all", collecting)
+    read = decode(batch_within(60, 256), "").body
+    assert isinstance(read, MessageBatch)
+    assert {message.payload.xml for message in read.messages} == {b'<a xmlns:q7="u">q7:x</a>'}
+    assert (len(collected), len(collected[0])) == (256, 185)
+    assert len({id(each) for each in collected}) == 1, "made for the first of them"
+
+
 @pytest.mark.parametrize("quotes", [False, True])
 @pytest.mark.parametrize("place", ["header blocks", "reference parameters"])
 def test_long_namespaces_repeated_for_every_header_block_are_refused(place: str, quotes: bool) -> None:
@@ -218,7 +280,8 @@ def test_long_namespaces_repeated_for_every_header_block_are_refused(place: str,
     assert decode(message(3, 3), "")
     tracemalloc.start()
     try:
-        assert "bytes of namespace declarations" in refusal(message(48, 58)).fault.reason
+        limits = Limits(max_parameters_bytes=64 * MIB)  # another limit, which escaped quotes exceed before
+        assert "bytes of namespace declarations" in refusal(message(48, 58), limits=limits).fault.reason
         assert tracemalloc.get_traced_memory()[1] < 4 * MIB
     finally:
         tracemalloc.stop()

@@ -18,7 +18,7 @@ from mercury.statemachine.messages import (
     Offer,
 )
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol, RmVersion
-from mercury.wire import DEFAULT_LIMITS, Envelope, Limits, Payload, encode
+from mercury.wire import DEFAULT_LIMITS, Envelope, Limits, Payload, Undecodable, decode, encode
 from mercury.wire.envelope import BatchedMessage, MessageBatch
 from mercury.wire.shapes import Shapes
 
@@ -179,6 +179,22 @@ def test_declarations_that_a_batch_needs_count_with_those_of_header_blocks() -> 
     shapes = known(first.body, content_type=first.content_type)
     assert shapes.read(kind_of(first.content_type), first.body) is None
     assert is_same(first.body, shapes, first.content_type)
+
+
+def test_batch_with_the_large_header_blocks_of_a_known_single_message_is_refused_as_in_full() -> None:
+    """A header of these bytes was read before, but not around a batch."""
+    headers = (b'<a:h xmlns:a="urn:a">%b</a:h>' % (b"x" * 2000),)
+    first = encode(replace(batch(RM11, 1), headers=headers))
+    single = encode(replace(message(RM11, 1, asks=False), headers=headers))
+    start = single.body.index(b"Body>") + len(b"Body>")
+    around = single.body[:start], single.body[single.body.rindex(b"</", 0, single.body.rindex(b"</")) :]
+    body = first.body[first.body.index(b"<m:Batch") : first.body.index(b"</m:Batch>")] + b"</m:Batch>"
+    shapes = known(single.body, content_type=single.content_type)
+    assert shapes.read(kind_of(single.content_type), single.body) is not None
+    assert shapes.read(kind_of(single.content_type), around[0] + body + around[1]) is None
+    assert is_same(around[0] + body + around[1], shapes, single.content_type)
+    with pytest.raises(Undecodable, match="bytes of other header blocks"):
+        decode(around[0] + body + around[1], single.content_type, shapes=shapes)
 
 
 def test_element_of_the_application_with_the_name_of_a_batch_is_read_as_in_full() -> None:

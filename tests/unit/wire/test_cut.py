@@ -1,0 +1,72 @@
+"""An element that is cut out of a document gets the same declarations whichever way its prefixes are found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mercury.wire import cut as module
+from mercury.wire.cut import FEW_PREFIXES, cut, searchable, used_prefixes, uses
+from mercury.wire.scan import DEFAULT_LIMITS, Scanner
+
+from .test_fuzz import wire
+
+#: Some are the end of others.
+PREFIXES = ["a", "b", "ab", "a-b", "_a", "a1", "b.a", "\N{LATIN SMALL LETTER E WITH ACUTE}", "a\N{MIDDLE DOT}b"]
+#: What stands around prefixes: letters and other characters of names, separators, and what a reader does not see.
+AROUND = [
+    "x",
+    "_",
+    "-",
+    ".",
+    "1",
+    " ",
+    "(",
+    "'",
+    "::",
+    "&#58;",
+    "&#97;",
+    "<!--a:-->",
+    "<![CDATA[b:]]>",
+    "\N{WHITE SUN}",
+]
+TEXTS = st.lists(st.sampled_from([*PREFIXES, *(f"{each}:" for each in PREFIXES), *AROUND]), max_size=30).map("".join)
+
+
+def cut_within(text: str, *, others: int) -> bytes:
+    """An element with this text, cut out of one that declares the prefixes, and others among them."""
+    declared = [f"xmlns:{prefix}='urn:{prefix}'" for prefix in PREFIXES]
+    declared[1:1] = [f"xmlns:zz{number}='urn:z'" for number in range(others)]
+    data = f"<r xmlns='urn:r' {' '.join(declared)}><c xmlns:b='urn:nearer'>{text}</c></r>".encode()
+    root = Scanner(data, DEFAULT_LIMITS, levels=2).run()
+    return cut(data, root.children[0])
+
+
+@wire
+@given(TEXTS)
+def test_element_gets_the_same_declarations_however_many_are_around_it(text: str) -> None:
+    assert cut_within(text, others=30) == cut_within(text, others=0)
+
+
+@wire
+@given(TEXTS, st.integers(1, 12))
+def test_prefixes_are_found_by_one_reading_as_by_a_search_for_each(text: str, piece: int) -> None:
+    plain = searchable(f"<c>{text}</c>".encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PIECE", piece)
+        assert used_prefixes(plain, PREFIXES) == {prefix for prefix in PREFIXES if uses(plain, prefix)}
+
+
+def test_declarations_are_in_the_order_of_those_around_the_element() -> None:
+    assert len(PREFIXES) <= FEW_PREFIXES
+    for others in (0, 30):
+        assert cut_within("_a: a: ab:", others=others).startswith(
+            b'<c xmlns="urn:r" xmlns:a="urn:a" xmlns:ab="urn:ab" xmlns:_a="urn:_a" xmlns:b='
+        )
+
+
+def test_prefix_behind_very_many_words_that_end_like_it_is_judged_as_it_is() -> None:
+    plain = b"<c>" + b"xa: " * 5000 + b"</c>"
+    assert used_prefixes(plain, ["a"]) == set()
+    assert used_prefixes(plain + b"a:", ["a"]) == {"a"}
