@@ -38,6 +38,18 @@ MEMBERS = (
         "::test_an_application_that_joins_mercury_commits_nothing_after_the_claim_is_lost",
     ),
     Mutant(
+        "claim of the active member in a transaction of an application that stops",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.check_member",
+                "self.dialect.limit_session(self.writing())",
+                "self.writing()",
+            ),
+        ),
+        test="tests/storage/test_members.py"
+        "::test_application_that_joins_mercury_and_stops_before_its_commit_does_not_keep_the_claim",
+    ),
+    Mutant(
         "claim that a transaction began under",
         (
             Change(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
-from sqlalchemy import event, text
+from sqlalchemy import create_engine, event, text
 from sqlalchemy.orm import Session
 
 from mercury.errors import NotActive
 from mercury.storage.claims import ACTIVE_MEMBER, Claim
-from mercury.storage.opening import open_store
+from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.sql.store import SqlStore
 from mercury.testing.contract.builders import KEY, row
 
@@ -69,6 +70,21 @@ def test_an_application_that_joins_mercury_commits_nothing_after_the_claim_is_lo
     with store.engine.connect() as connection:
         assert connection.scalar(text("select count(*) from placed")) == 0
     assert backlog(store) == 0
+
+
+def test_application_that_joins_mercury_and_stops_before_its_commit_does_not_keep_the_claim(postgres_url: str) -> None:
+    """Its host freezes: without a limit of the application's own, no standby would become active until it goes on."""
+    with closing(open_sql_store(postgres_url)) as store:
+        store.guard_all(active(store, "me"))
+        engine = create_engine(postgres_url)
+        with Session(engine) as session:
+            with store.join(session) as tx:
+                tx.rms.append(row("a"))
+            idle = session.scalar(text("select current_setting('idle_in_transaction_session_timeout')"))
+            assert idle == "30s"
+            session.commit()
+            assert session.scalar(text("select current_setting('idle_in_transaction_session_timeout')")) == "0"
+        engine.dispose()
 
 
 def test_handlers_that_write_only_their_own_tables_are_under_the_claim(store: SqlStore) -> None:

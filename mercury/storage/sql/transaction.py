@@ -253,12 +253,14 @@ class SqlTransaction(ApplicationPart):
                 raise Conflict(f"the claim on {claim.resource} is lost")
 
     def check_member(self) -> None:
-        """In a transaction that the application commits: lock the claim of the active member until then.
+        """In a transaction that the application commits: lock the claim of the active member until then. The database
+        ends the transaction of a process that stops meanwhile (`Dialect.limit_session`): no other could become active.
 
         :raises NotActive: this process is not the active member any more.
         """
         if self._member is not None:
-            self.writing()
+            with translated():
+                self.dialect.limit_session(self.writing())
             self._check_claims()
 
     def commit_store(self) -> None:
