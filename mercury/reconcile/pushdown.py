@@ -137,13 +137,14 @@ def row_hash(side: Side, fields: tuple[Field, ...]) -> sa.ColumnElement[int]:
         _chain([(field, value(field, side.native(field.name))) for field in fields[start : start + CHAIN]])
         for start in range(0, len(fields), CHAIN)
     ]
-    return chains[0] if len(chains) == 1 else _of_record(chains, SEED)
+    return chains[0] if len(chains) == 1 else _of_record(chains)
 
 
 def _chain(values: list[tuple[Field, sa.ColumnElement[Any]]]) -> sa.ColumnElement[int]:
     """A hash of some columns: the hash of one is the seed of the next.
 
-    A null is hashed as its kind's substitute, and the start of the chain has a bit for each null.
+    A null is hashed as its kind's substitute, and the start of the chain has a bit for each null. Kinds without a
+    function are hashed as a record, with the hash of the others as its last value.
     """
     quick = [(_QUICK[field.kind], found) for field, found in values if field.kind in _QUICK]
     slow = [found for field, found in values if field.kind not in _QUICK]
@@ -154,11 +155,14 @@ def _chain(values: list[tuple[Field, sa.ColumnElement[Any]]]) -> sa.ColumnElemen
     for hashing, found in quick:
         whole = sa.func.coalesce(hashing.prepared(found), sa.literal_column(hashing.of_null))
         total = getattr(sa.func, hashing.function)(whole, total)
-    return _of_record(slow, total) if slow else total
+    # As a seed the hash of the others would not count if all these values were null: the hash of a record ignores its
+    # seed for them.
+    return _of_record([*slow, total]) if slow else total
 
 
-def _of_record(values: list[sa.ColumnElement[Any]], seed: sa.ColumnElement[int] | int) -> sa.ColumnElement[int]:
-    record = sa.func.hash_record_extended(sa.func.row(*values), seed)
+def _of_record(values: list[sa.ColumnElement[Any]]) -> sa.ColumnElement[int]:
+    """A hash of some values, of which the last is not null."""
+    record = sa.func.hash_record_extended(sa.func.row(*values), SEED)
     return sa.func.hashint8extended(sa.literal_column("1::bigint"), record)
 
 

@@ -14,6 +14,7 @@ from tests.mutation.lone_mutants import LONE_MESSAGES
 from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.operations_mutants import OPERATIONS
+from tests.mutation.reconcile_mutants import RECONCILES
 from tests.mutation.search_mutants import SEARCHES
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.several_processes_mutants import SEVERAL_PROCESSES
@@ -586,6 +587,7 @@ TESTED = (
     *ARRIVALS,
     *LONE_MESSAGES,
     *SEVERAL_PROCESSES,
+    *RECONCILES,
 )
 
 MUTANTS = (*SIMULATED, *OBSERVED, *TESTED)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 
 import sqlalchemy as sa
 
-from mercury.reconcile import Column, Config, Table, reconcile
+from mercury.reconcile import Column, Config, Table, Verdict, reconcile
 from mercury.reconcile.kinds import Field, Kind
 from mercury.reconcile.plan import Side
 from mercury.reconcile.planning import make_plan
@@ -75,6 +75,51 @@ def test_two_rows_that_swap_a_value_change_the_sum_of_the_hashes(postgres_databa
             connection.execute(sa.text("insert into t values (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'b'), (4, 2, 'a')"))
         first, second, third, fourth = hashes(url, (Kind.INTEGER, kind))
         assert first + second != third + fourth
+
+
+#: The kinds that PostgreSQL hashes as a record only.
+SLOW = (Kind.BOOLEAN, Kind.DATE, Kind.BYTES, Kind.FLOAT)
+
+
+def test_rows_whose_slow_columns_are_all_null_differ_by_their_other_columns(
+    postgres_database: Callable[..., str],
+) -> None:
+    """The hash of a record of nulls is 0, whatever its seed is."""
+    url = postgres_database()
+    with changed(url) as connection:
+        slow = ", ".join(f"{named(kind)} {VALUES[kind][0]}" for kind in SLOW)
+        connection.execute(sa.text(f"create table t (id serial, c_integer bigint, c_text text, {slow})"))
+        connection.execute(sa.text("insert into t (c_integer, c_text) values (1, 'a'), (1, 'b'), (2, 'a'), (1, null)"))
+    for kind in SLOW:
+        assert len(set(hashes(url, (Kind.INTEGER, Kind.TEXT, kind)))) == 4, kind
+    whole = (Kind.INTEGER, Kind.TEXT, *SLOW)
+    assert len(set(hashes(url, whole))) == 4
+    assert len(set(hashes(url, whole, copies=CHAIN // len(whole) + 1))) == 4, "a row of several chains"
+    assert len(set(hashes(url, SLOW))) == 1, "equal rows, of nulls only"
+
+
+def test_texts_are_compared_and_rows_missed_though_the_other_columns_are_null(
+    spark: SparkSession, postgres_database: Callable[..., str]
+) -> None:
+    """Also if the null is a part of the key, by whose hash a row has its range."""
+    client, server = postgres_database(), postgres_database()
+    for url, rows in (
+        (client, "(1, 'same'), (2, 'sent'), (3, 'lost')"),
+        (server, "(1, 'same'), (2, 'altered'), (4, 'lost')"),
+    ):
+        with changed(url) as connection:
+            connection.execute(sa.text("create table t (id bigint, note text, day date, paid boolean)"))
+            connection.execute(sa.text(f"insert into t values {rows.replace(')', ', null, null)')}"))
+    pairs = {name: Column(client=name, server=name) for name in ("id", "note", "day", "paid")}
+    tables = {"client": Table(url=client, name="t"), "server": Table(url=server, name="t")}
+    for key in (("id",), ("id", "day"), ("day", "paid", "id")):
+        compare = tuple(pairs[name] for name in pairs if name not in key)
+        result = reconcile(Config(**tables, key=tuple(pairs[name] for name in key), compare=compare), spark=spark)
+        assert result.computed_here == ""
+        assert dict(result.counts) | {Verdict.DELIVERED: 0} == {
+            Verdict.ALTERED: 1, Verdict.MISSING: 1, Verdict.UNEXPECTED: 1, Verdict.DELIVERED: 0
+        }, key  # fmt: skip
+        assert result.delivered == 1
 
 
 def test_one_value_in_two_notations_has_one_hash(postgres_database: Callable[..., str]) -> None:

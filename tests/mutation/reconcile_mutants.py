@@ -1,0 +1,22 @@
+"""The guards of the reconciler, each with the test that must fail when it is removed."""
+
+from __future__ import annotations
+
+from tests.mutation.mutant import Change, Mutant
+
+
+def reconciler(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
+    """A guard that is removed."""
+    change = Change(f"mercury.reconcile.{symbol}", before, after)
+    return Mutant(f"reconciler: {name}", (change,), test=f"tests/reconcile/{test}")
+
+
+RECONCILES = (
+    reconciler(
+        "texts beside nulls",
+        "pushdown:_chain",
+        "_of_record([*slow, total])",
+        "_of_record(slow)",
+        "test_pushdown.py::test_rows_whose_slow_columns_are_all_null_differ_by_their_other_columns",
+    ),
+)
