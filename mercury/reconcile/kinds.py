@@ -157,18 +157,18 @@ def common(client: Kind | None, server: Kind | None) -> Kind:
     found = {kind for kind in (client, server) if kind is not None}
     if len(found) <= 1:
         return found.pop() if found else Kind.TEXT
-    for general, others in _WIDER:
-        if found <= {general, *others}:
-            return general
+    if found == {Kind.FLOAT, Kind.INTEGER}:
+        return Kind.DECIMAL
+    for kind, others in _SPECIFIC:
+        if kind in found and found <= {kind, *others}:
+            return kind
     return Kind.TEXT
 
 
-#: Two different kinds of one row are compared as the row's first kind.
-_WIDER: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
-    (Kind.DECIMAL, (Kind.INTEGER,)),
-    (Kind.DECIMAL, (Kind.FLOAT, Kind.INTEGER)),
+#: A kind, and the kinds with which it is compared as itself.
+_SPECIFIC: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
     (Kind.BOOLEAN, (Kind.INTEGER, Kind.TEXT)),
-    (Kind.DECIMAL, (Kind.TEXT,)),
+    (Kind.DECIMAL, (Kind.INTEGER, Kind.FLOAT, Kind.TEXT)),
     (Kind.TIMESTAMP, (Kind.DATE, Kind.TEXT)),
     (Kind.DATE, (Kind.TEXT,)),
     (Kind.UUID, (Kind.TEXT, Kind.BYTES)),

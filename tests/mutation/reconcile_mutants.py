@@ -19,4 +19,11 @@ RECONCILES = (
         "_of_record(slow)",
         "test_pushdown.py::test_rows_whose_slow_columns_are_all_null_differ_by_their_other_columns",
     ),
+    reconciler(
+        "no kind that neither side has",
+        "kinds:common",
+        "if kind in found and found",
+        "if found",
+        "test_kinds.py::test_integers_beside_texts_are_not_truth_values",
+    ),
 )

@@ -93,17 +93,43 @@ def test_blanks_at_the_end_count_unless_the_column_is_padded() -> None:
     assert canonical(" a", Field(name="x", kind=Kind.TEXT, trim=True)) == " a"
 
 
-def test_two_kinds_are_compared_by_the_one_that_holds_both() -> None:
-    assert common(Kind.INTEGER, Kind.DECIMAL) is Kind.DECIMAL
-    assert common(Kind.FLOAT, Kind.DECIMAL) is Kind.DECIMAL
-    assert common(Kind.TEXT, Kind.UUID) is Kind.UUID
-    assert common(Kind.INTEGER, Kind.BOOLEAN) is Kind.BOOLEAN
-    assert common(Kind.DATE, Kind.TIMESTAMP) is Kind.TIMESTAMP
-    assert common(None, Kind.DATE) is Kind.DATE
-    assert common(None, None) is Kind.TEXT
-    assert common(Kind.UUID, Kind.DATE) is Kind.TEXT
+#: Each pair of different kinds that is not compared as text.
+COMMON = {
+    frozenset((Kind.INTEGER, Kind.DECIMAL)): Kind.DECIMAL,
+    # Neither of the two: a float does not hold every integer, nor an integer every float.
+    frozenset((Kind.INTEGER, Kind.FLOAT)): Kind.DECIMAL,
+    frozenset((Kind.INTEGER, Kind.TEXT)): Kind.INTEGER,
+    frozenset((Kind.INTEGER, Kind.BOOLEAN)): Kind.BOOLEAN,
+    frozenset((Kind.DECIMAL, Kind.FLOAT)): Kind.DECIMAL,
+    frozenset((Kind.DECIMAL, Kind.TEXT)): Kind.DECIMAL,
+    frozenset((Kind.TEXT, Kind.BOOLEAN)): Kind.BOOLEAN,
+    frozenset((Kind.TEXT, Kind.DATE)): Kind.DATE,
+    frozenset((Kind.TEXT, Kind.TIMESTAMP)): Kind.TIMESTAMP,
+    frozenset((Kind.TEXT, Kind.UUID)): Kind.UUID,
+    frozenset((Kind.TEXT, Kind.JSON)): Kind.JSON,
+    frozenset((Kind.DATE, Kind.TIMESTAMP)): Kind.TIMESTAMP,
+    frozenset((Kind.UUID, Kind.BYTES)): Kind.UUID,
+}
+
+
+@pytest.mark.parametrize("client", Kind)
+@pytest.mark.parametrize("server", Kind)
+def test_two_kinds_are_compared_by_the_more_specific_one(client: Kind, server: Kind) -> None:
+    expected = client if client is server else COMMON.get(frozenset((client, server)), Kind.TEXT)
+    assert common(client, server) is expected
+
+
+def test_a_kind_that_one_database_does_not_know_is_that_of_the_other() -> None:
     for kind in Kind:
-        assert common(kind, kind) is kind
+        assert common(None, kind) is common(kind, None) is kind
+    assert common(None, None) is Kind.TEXT
+
+
+def test_integers_beside_texts_are_not_truth_values() -> None:
+    """As truth values 5 would be 1, and 7 would not be 7."""
+    field = Field(name="x", kind=common(Kind.INTEGER, Kind.TEXT))
+    assert canonical(5, field) != canonical("1", field)
+    assert canonical(7, field) == canonical("7", field)
 
 
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**12), max_value=10**12)))
