@@ -81,6 +81,15 @@ class RMDSequence:
         """Let this side end the sequence: the end is due now."""
         self.own_end, self.end_attempts, self.end_due = end, 0, now
 
+    def lose(self, number: int) -> None:
+        """Count a refused message as received, although it is never delivered: it is not refused a second time.
+
+        Only for a sequence whose source gets its acknowledgements elsewhere (decision 77).
+        """
+        self.used = True
+        self.received.add(number)
+        self.state = RmdState(self.predicate())
+
     # --- questions -------------------------------------------------------------------------------------------------
 
     @property

@@ -77,6 +77,50 @@ STAGES = (
         test=f"{STAGE}::test_a_sequence_that_the_store_refuses_stays_in_the_stage_and_the_others_are_moved",
     ),
     Mutant(
+        "what a sequence closed in the store refuses becomes dead letters",
+        (
+            Change(
+                "mercury.engine.stage.moving:_take",
+                "if fault is not None:",
+                "assert fault is None\n        if fault is not None:",
+            ),
+        ),
+        test=f"{STAGE}::test_an_operator_ends_a_sequence_in_the_store_and_neither_it_nor_others_wait_in_the_stage",
+    ),
+    Mutant(
+        "numbers of a stage's dead letters count as received in the store",
+        (Change("mercury.engine.stage.moving:_take", "record.machine.lose(message.number)", "pass"),),
+        test=f"{STAGE}::test_a_crash_after_dead_letters_of_an_ended_sequence_were_committed_makes_no_second_ones",
+    ),
+    Mutant(
+        "what the store had before the end of a sequence becomes no dead letter of the stage",
+        (
+            Change(
+                "mercury.engine.stage.moving:_take",
+                "if message.number in record.machine.received:",
+                "if message.number in record.machine.received and not record.machine.tombstone:",
+            ),
+        ),
+        test=f"{STAGE}"
+        "::test_messages_that_were_delivered_before_a_crash_and_the_end_of_their_sequence_get_no_dead_letter",
+    ),
+    Mutant(
+        "dead letters of a stage need no room in a buffer of the store",
+        (Change("mercury.engine.stage.moving:_take", "not record.machine.final ", "True "),),
+        test=f"{STAGE}::test_messages_of_a_closed_sequence_become_dead_letters_although_its_buffer_has_no_room",
+    ),
+    Mutant(
+        "end of a sequence closed in the store cuts its buffer",
+        (Change("mercury.engine.stage.moving:_take", "if record.machine.closed:", "if False:"),),
+        test=f"{STAGE}::test_an_operator_ends_a_sequence_in_the_store_and_neither_it_nor_others_wait_in_the_stage",
+    ),
+    Mutant(
+        "state of a sequence follows from its lost messages",
+        (Change("mercury.statemachine.rmd:RMDSequence.lose", "self.state = RmdState(self.predicate())", "pass"),),
+        test="tests/unit/statemachine/test_rmd_stories.py"
+        "::test_a_lost_message_may_be_the_last_one_that_an_ended_sequence_misses",
+    ),
+    Mutant(
         "relay's two halves in two transactions",
         (Change("mercury.relaying:relay_service", "            tx=context.transaction,\n", ""),),
         test="tests/scenario/test_relay.py::test_a_relay_that_crashes_at_every_second_commit_loses_and_repeats_nothing",

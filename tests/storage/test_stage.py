@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -10,17 +11,19 @@ from typing import Any, cast
 
 import pytest
 
+from mercury.client.inbound_ends import end_at_destination
 from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.engine.settings import EngineSettings
 from mercury.engine.stage.mover import REFUSED_PAUSE, Target
-from mercury.engine.stage.moving import read, remove
+from mercury.engine.stage.moving import CLOSED_IN_STORE, ENDED_IN_STORE, read, remove
 from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.errors import DataError, TransientStorageError
+from mercury.statemachine.events import DestinationEnd
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DestinationPolicy
-from mercury.storage.api import Transaction
+from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.records import InboundKind, InboundMessage
@@ -124,6 +127,13 @@ class Staged:
 Make = Callable[..., Staged]
 
 
+def staging(stage: StorageManager, store: StorageManager, settings: StageSettings, policy: DestinationPolicy) -> Staged:
+    pair = Pair(MemoryStore(), MemoryStore())
+    made = Staged(pair, SimulatedStore(stage), Side(MemoryStore(), policy=policy), AwayStore(store), settings)
+    made.start()
+    return made
+
+
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
     opened = []
@@ -131,15 +141,21 @@ def make(tmp_path: Path) -> Iterator[Make]:
     def staged(settings: StageSettings | None = None, policy: DestinationPolicy | None = None) -> Staged:
         stage, store = (open_store(f"sqlite:///{tmp_path}/{name}.db") for name in ("stage", "store"))
         opened.extend([stage, store])
-        pair = Pair(MemoryStore(), MemoryStore())
-        behind = Side(MemoryStore(), policy=policy or DestinationPolicy())
-        made = Staged(pair, SimulatedStore(stage), behind, AwayStore(store), settings or StageSettings())
-        made.start()
-        return made
+        return staging(stage, store, settings or StageSettings(), policy or DestinationPolicy())
 
     yield staged
     for each in opened:
         each.close()
+
+
+@pytest.fixture
+def before_each_kind(any_url: str, tmp_path: Path) -> Iterator[Staged]:
+    """A stage before a store of each kind."""
+    with (
+        contextlib.closing(open_store(f"sqlite:///{tmp_path}/stage.db")) as stage,
+        contextlib.closing(open_store(any_url)) as store,
+    ):
+        yield staging(stage, store, StageSettings(), DestinationPolicy())
 
 
 def orders(first: int, last: int) -> list[str]:
@@ -148,6 +164,25 @@ def orders(first: int, last: int) -> list[str]:
 
 def handled(staged: Staged) -> list[str]:
     return [text.removeprefix("<order>").removesuffix("</order>") for text in staged.behind.handled]
+
+
+def end_in_store(staged: Staged, end: DestinationEnd) -> str:
+    """Let an operator end the only sequence in the store. Returns its identifier."""
+    with staged.store.transaction() as tx:
+        (sequence,) = [record.identifier for record in tx.rmd.all()]
+    end_at_destination(staged.store.inner, sequence, end)
+    staged.behind.turn(staged.now)
+    with staged.store.transaction() as tx:
+        record = tx.rmd.read(sequence)
+    assert record is not None
+    assert record.machine.tombstone if end is DestinationEnd.TERMINATE else record.machine.closed
+    return sequence
+
+
+def letters(staged: Staged) -> list[tuple[int | None, str]]:
+    """The number and the reason of each dead letter in the store."""
+    with staged.store.transaction() as tx:
+        return sorted((letter.number, letter.reason) for letter in tx.dead_letters.all())
 
 
 def test_messages_go_through_the_stage_in_order_and_their_sequence_ends_in_both(make: Make) -> None:
@@ -448,4 +483,88 @@ def test_a_sequence_that_ends_at_the_stage_with_a_gap_ends_so_in_the_store(make:
     with staged.store.transaction() as tx:
         assert tx.rmd.all()[0].machine.tombstone
     staged.behind.turn(staged.now)
+    assert handled(staged) == orders(1, 3)
+
+
+REASONS = {DestinationEnd.CLOSE: CLOSED_IN_STORE, DestinationEnd.TERMINATE: ENDED_IN_STORE}
+
+
+@pytest.mark.parametrize("end", DestinationEnd)
+def test_an_operator_ends_a_sequence_in_the_store_and_neither_it_nor_others_wait_in_the_stage(
+    make: Make, end: DestinationEnd
+) -> None:
+    staged = make()
+    staged.pair.send(orders(1, 3))
+    staged.run()
+    sequence = end_in_store(staged, end)
+    staged.pair.send(orders(4, 6), end=True)  # the stage knows nothing of it, and acknowledges them
+    staged.pair.send(orders(11, 13), key="another")
+    staged.run()
+    assert staged.waiting == 0
+    assert handled(staged) == orders(1, 3) + orders(11, 13)
+    assert letters(staged) == [(number, REASONS[end]) for number in (4, 5, 6)]
+    with staged.store.transaction() as tx:
+        record, buffer = tx.rmd.read(sequence), tx.invoker.read(sequence)
+    assert record is not None
+    assert record.machine.tombstone
+    assert record.machine.state.value == record.machine.predicate()
+    assert buffer is None or buffer.machine.finished
+
+
+def test_messages_of_a_closed_sequence_become_dead_letters_although_its_buffer_has_no_room(make: Make) -> None:
+    """Nothing leaves the buffer while its handler fails: they would wait in the stage, and fill it."""
+    staged = make(policy=DestinationPolicy(max_backlog=5))
+    staged.pair.send(orders(1, 5))
+    staged.pair.run(NOW)  # no handler runs
+    with staged.store.transaction() as tx:
+        (record,) = tx.rmd.all()
+    end_at_destination(staged.store.inner, record.identifier, DestinationEnd.CLOSE)
+    staged.behind.engine.destination.run_once(NOW)
+    staged.pair.send(orders(6, 30))
+    staged.pair.run(NOW)
+    assert staged.waiting == 0
+    assert [number for number, _ in letters(staged)] == list(range(6, 31))
+    staged.run()
+    assert handled(staged) == orders(1, 5)
+
+
+@pytest.mark.parametrize("end", DestinationEnd)
+def test_messages_that_were_delivered_before_a_crash_and_the_end_of_their_sequence_get_no_dead_letter(
+    before_each_kind: Staged, end: DestinationEnd
+) -> None:
+    """A redrive of such a dead letter would deliver the message a second time."""
+    staged = before_each_kind
+    staged.pair.send(orders(1, 6))
+    staged.store.crash_after(1)
+    with pytest.raises(Crash):
+        staged.pair.run(NOW)
+    staged.start()
+    staged.behind.turn(NOW)
+    assert (handled(staged), staged.waiting) == (orders(1, 6), 6)
+    end_in_store(staged, end)
+    staged.now += LATER
+    staged.run()
+    assert (letters(staged), staged.waiting) == ([], 0)
+    assert handled(staged) == orders(1, 6)
+
+
+@pytest.mark.parametrize("end", DestinationEnd)
+def test_a_crash_after_dead_letters_of_an_ended_sequence_were_committed_makes_no_second_ones(
+    before_each_kind: Staged, end: DestinationEnd
+) -> None:
+    staged = before_each_kind
+    staged.pair.send(orders(1, 3))
+    staged.run()
+    end_in_store(staged, end)
+    staged.pair.send(orders(4, 6))
+    staged.store.crash_after(1)
+    with pytest.raises(Crash):
+        staged.pair.run(staged.now)
+    once = letters(staged)
+    assert once == [(number, REASONS[end]) for number in (4, 5, 6)]
+    assert staged.waiting == 3
+    staged.start()
+    staged.now += LATER
+    staged.run()
+    assert (letters(staged), staged.waiting) == (once, 0)
     assert handled(staged) == orders(1, 3)

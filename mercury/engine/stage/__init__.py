@@ -7,7 +7,8 @@ steps.
 Called by one thread of ``runtime``, of the engine whose store is the stage.
 
 Invariants: nothing is removed from the stage before the store has committed it. The store records the numbers that it
-has of each sequence, in the transaction that stores their messages, so a batch that is moved again after a crash adds
-nothing. The end of a sequence is moved when its messages have been removed from the stage: the store may forget a
+has of each sequence, in the transaction that stores their messages or their dead letters, so a batch that is moved
+again after a crash adds nothing. What the store refuses for good becomes a dead letter there, and holds up no other
+sequence. The end of a sequence is moved when its messages have been removed from the stage: the store may forget a
 sequence after its end, and nothing of it is repeated later.
 """

@@ -12,6 +12,7 @@ from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
 from mercury.engine.rmd_records import marker_rows, save_rmd
 from mercury.engine.stage_room import StageSettings
 from mercury.statemachine import effects, events
+from mercury.statemachine.faults import Fault
 from mercury.statemachine.invoker import InvokerBuffer
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT
 from mercury.statemachine.policy import DestinationPolicy
@@ -22,8 +23,9 @@ from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, 
 
 #: The store does not end a sequence for silence while its source is heard at the stage: seconds.
 NEVER_SILENT = 100 * 365 * 86400.0
-#: The reason of a dead letter.
+#: The reasons of dead letters.
 ENDED_IN_STORE = "its sequence was ended in the store while it was in the stage"
+CLOSED_IN_STORE = "its sequence was closed in the store while it was in the stage"
 
 
 @dataclass(slots=True)
@@ -107,10 +109,6 @@ def write(tx: Transaction, context: EngineContext, application: Application, mov
             buffer = _buffer(move, record, application.policy(record.service))
             tx.rmd.insert(record)
             tx.invoker.insert(buffer)
-        if record.machine.tombstone:
-            move.moved = move.messages
-            dead_letter_inbound(tx, context, record.service, move.messages, ENDED_IN_STORE, now, owner=record.owner)
-            continue
         rows += _take(tx, context, application.policy(record.service), move, record, buffer, now)
         record.machine.heard_at(now if record.machine.tombstone else now + NEVER_SILENT)
         save_rmd(tx, context, record)
@@ -157,15 +155,21 @@ def _take(
     buffer: InvokerRecord | None,
     now: float,
 ) -> list[InboundMessage]:
-    """The rows that the buffer of a locked sequence of the store gets."""
+    """The rows that the buffer of a locked sequence of the store gets.
+
+    What the store refuses for good becomes a dead letter, and its number is recorded as that of any other message: the
+    stage has acknowledged it, and nothing else can become of it.
+    """
     if move.markers:
         if not move.is_over:
             return []  # its last number is known, and some are missing: the end is moved when they have come
         last = move.request.machine.last_number if move.request is not None else None
+        if record.machine.closed:
+            last = None  # numbers of dead letters count as received: the buffer must be cut, and not wait for them
         ended = record.machine.handle(events.TerminateReceived(last), now, policy)
         return marker_rows(record, ended)
     rows: list[InboundMessage] = []
-    damaged: list[InboundMessage] = []
+    letters: dict[str, list[InboundMessage]] = {}
     # The store has at most the gaps that the stage has let come into being.
     wide = replace(policy, max_ranges=max(policy.max_ranges, record.machine.received.count + len(move.messages) + 1))
     for message in move.messages:
@@ -173,7 +177,8 @@ def _take(
             move.moved.append(message)
             continue
         if (
-            buffer is not None
+            not record.machine.final  # dead letters need no room in the buffer
+            and buffer is not None
             and not unblocks_rest(record, buffer, message.number)
             and sequence_limit(policy, record, buffer, message.size) is not None
         ):
@@ -181,14 +186,28 @@ def _take(
         taken = record.machine.handle(
             events.MessageReceived(number=message.number, last=message.last and not message.damaged), now, wide
         )
-        assert not any(isinstance(effect, effects.RaiseFault) for effect in taken)
-        record.received_bytes += message.size
-        (damaged if message.damaged else rows).append(message)
         move.moved.append(message)
+        fault = next((effect.fault for effect in taken if isinstance(effect, effects.RaiseFault)), None)
+        if fault is not None:
+            record.machine.lose(message.number)
+            letters.setdefault(_reason(record, fault), []).append(message)
+            continue
+        record.received_bytes += message.size
+        if message.damaged:
+            letters.setdefault(DAMAGED, []).append(message)
+        else:
+            rows.append(message)
     record.machine.handle(events.AckSent(), now, policy)
-    if damaged:
-        dead_letter_inbound(tx, context, record.service, damaged, DAMAGED, now, owner=record.owner)
+    for reason, messages in letters.items():
+        dead_letter_inbound(tx, context, record.service, messages, reason, now, owner=record.owner)
     return rows
+
+
+def _reason(record: RmdRecord, fault: Fault) -> str:
+    """Why a message becomes a dead letter that the store refuses with this fault."""
+    if record.machine.tombstone:
+        return ENDED_IN_STORE
+    return CLOSED_IN_STORE if record.machine.closed else f"the store refuses it: {fault.reason}"
 
 
 def _sequence(move: Move, now: float) -> RmdRecord:

@@ -408,3 +408,22 @@ def test_without_limits_nothing_ends_by_itself() -> None:
     machine = created(RM11, 1)
     drive(machine, events.AckSent(), events.Tick(), now=1e12, policy=policy)
     assert (machine.state, machine.next_due(policy)) == (RmdState.RECEIVING, None)
+
+
+# --- messages that are refused although they were acknowledged elsewhere -------------------------------------------
+
+
+def test_a_refused_message_that_is_counted_as_lost_is_a_duplicate_afterwards() -> None:
+    machine = created(RM11, 1)
+    drive(machine, events.EndSent(events.DestinationEnd.CLOSE, None))
+    assert fault_code(drive(machine, Message(number=2))) is FaultCode.SEQUENCE_CLOSED
+    machine.lose(2)
+    assert drive(machine, Message(number=2)) == [effects.Duplicate(2)]
+
+
+def test_a_lost_message_may_be_the_last_one_that_an_ended_sequence_misses() -> None:
+    machine = created(RM10, 1)
+    drive(machine, Message(number=3, last=True), Terminate())
+    assert machine.state is RmdState.ENDED_INCOMPLETE
+    machine.lose(2)
+    assert (machine.state.value, machine.state) == (machine.predicate(), RmdState.ENDED_COMPLETE)
