@@ -142,14 +142,22 @@ class SequenceActions:
                 except SequenceError as error:
                     raise NotPossible(str(error)) from error
             else:
-                if not found.record.machine.alive:
-                    raise NotPossible(f"the sequence {name} has ended")
-                self._end_source(tx, found.record, sent)
+                self._end_source(tx, name, found.record, sent)
             self._note(tx, actor, action, found, before=before, after={"requested": action}, reason=reason)
 
-    def _end_source(self, tx: SqlTransaction, record: RmsRecord, kind: OutboundKind) -> None:
+    def _end_source(self, tx: SqlTransaction, name: str, record: RmsRecord, kind: OutboundKind) -> None:
+        tx.rms.lock([record.channel.key])
+        records = tx.rms.records(record.channel.key)
+        if not any(each.id == record.id and each.machine.alive for each in records):
+            raise NotPossible(f"the sequence {name} has ended")
         if record.channel.plain or record.channel.back_channel or record.channel.polled:
             raise NotPossible("it carries responses that its client fetches: it ends with the client's sequence")
+        newest = records[-1]
+        if newest.id != record.id:  # what ends a key, ends its newest sequence
+            raise NotPossible(
+                f"its messages are sent, and it ends by itself; later messages of its key go to {_name(newest)}, the "
+                "newest sequence, which this action would end in its place: name that one if it is to end"
+            )
         end = OutboundMessage(message_id=self._ids.new(), channel=record.channel, kind=kind, created_at=self._clock())
         tx.rms.append(end)
 
@@ -178,6 +186,10 @@ class SequenceActions:
         steering.note(
             tx, entry_of(self._clock(), actor, action, TargetKind.SEQUENCE, found.line.id, before, after, reason)
         )
+
+
+def _name(record: RmsRecord) -> str:
+    return record.machine.identifier or record.id
 
 
 class ServiceActions:

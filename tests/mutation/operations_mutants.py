@@ -72,6 +72,20 @@ OPERATIONS = (
         f"{ACTIONS}::test_an_action_fails_if_the_sequence_is_not_as_the_operator_saw_it",
     ),
     guard(
+        "only the newest sequence of a key is closed or terminated",
+        "mercury.operations.steering:SequenceActions._end_source",
+        "newest.id != record.id",
+        "False",
+        f"{ACTIONS}::test_a_sequence_that_waits_for_responses_is_not_ended_in_place_of_its_successor",
+    ),
+    guard(
+        "a savepoint of the application is no commit",
+        "mercury.storage.sql.joining:Joins._session_committed",
+        "session.in_nested_transaction()",
+        "False",
+        "tests/storage/test_joining.py::test_an_action_after_the_commit_follows_no_savepoint",
+    ),
+    guard(
         "messages in doubt at a restart",
         "mercury.operations.restarting:restart",
         "doubt and in_doubt is InDoubt.REFUSE",

@@ -149,6 +149,23 @@ def test_a_savepoint_of_the_application_takes_its_messages_with_it(place: Place)
     assert place.both() == ([1, 3], [1, 3])
 
 
+def test_an_action_after_the_commit_follows_no_savepoint(place: Place) -> None:
+    followed: list[int] = []
+    with Session(place.engine) as work:
+        with place.mercury.transaction(work):
+            pass
+        with place.mercury.store.join(work) as tx:
+            tx.after_commit(lambda: followed.append(1))
+        with work.begin_nested(), work.begin_nested():
+            place.place(work, 1)
+        assert (followed, place.told) == ([], []), "nothing is committed yet"
+        work.begin_nested()  # the commit ends it
+        place.place(work, 2)
+        work.commit()
+        assert followed == [1]
+    assert place.both() == ([1, 2], [1, 2])
+
+
 def test_attachments_of_a_row_that_the_application_commits_away_are_left_to_the_search(place: Place) -> None:
     with place.mercury.store.transaction() as tx:
         write(tx, "1")

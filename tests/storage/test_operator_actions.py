@@ -11,6 +11,7 @@ from mercury.operations.ending import left_of
 from mercury.operations.operator import Operations
 from mercury.operations.restarting import InDoubt
 from mercury.statemachine.effects import Certainty
+from mercury.statemachine.rms import RMSSequence
 from mercury.storage.audit import Actor, AuditFilter, Via
 from mercury.storage.claims import FOREVER
 from mercury.storage.letters import Direction
@@ -29,6 +30,8 @@ __all__ = ["pair", "stores", "urls"]
 
 ADA = Actor("ada", Via.CLI)
 LATER = NOW + 1.0
+#: The identifier of a sequence.
+SUCCESSOR = "urn:successor"
 
 
 def acting(store: object, now: float = NOW) -> Operations:
@@ -163,6 +166,39 @@ def test_a_terminated_source_makes_dead_letters_of_the_rest(pair: Pair) -> None:
     pair.client.turn(LATER)
     assert [each.reason for each in client.letters.page().items] != []
     assert actions(client) == [("terminate", "ada")]
+
+
+def succeed(pair: Pair) -> str:
+    """Let a sequence wait for a response, and its key go on in a successor. Returns the identifier of the first one."""
+    refuse(pair, "1")
+    pair.send(["1"], ask=True, end=True)
+    pair.run(NOW)
+    with pair.client.store.transaction() as tx:
+        (old,) = tx.rms.all()
+        assert old.machine.identifier is not None
+        assert (old.machine.alive, old.machine.takes_messages, old.machine.outstanding) == (True, False, False)
+        machine = RMSSequence.offered(old.machine.rm, SUCCESSOR, None, LATER)
+        tx.rms.lock([old.channel.key])
+        tx.rms.insert(
+            RmsRecord(id="new", channel=old.channel, machine=machine, created_at=LATER, create_message_id="urn:create")
+        )
+    return old.machine.identifier
+
+
+@pytest.mark.parametrize("action", ["close", "terminate"])
+def test_a_sequence_that_waits_for_responses_is_not_ended_in_place_of_its_successor(pair: Pair, action: str) -> None:
+    name = succeed(pair)
+    pair.send(["2"])
+    client = acting(pair.client.store)
+    with pytest.raises(NotPossible, match=f"go to {SUCCESSOR}, the newest sequence"):
+        getattr(client.sequence_actions, action)(name, ADA)
+    assert actions(client) == [], "what was refused is not in the audit"
+    pair.client.turn(LATER)
+    _, new = client.sequences.page(SequenceFilter(source=True)).items
+    assert (new.seen, str(new.waiting)) == ("open", "1")
+    assert client.letters.page().items == (), "the message that goes to the successor is none"
+    client.sequence_actions.terminate(SUCCESSOR, ADA)
+    assert actions(client) == [("terminate", "ada")], "the newest one can be"
 
 
 def test_all_that_a_source_counts_before_it_is_terminated_become_dead_letters(pair: Pair) -> None:

@@ -114,6 +114,8 @@ class Joins:
             event.listen(session, "after_transaction_end", self._session_ended)
 
     def _session_committed(self, session: Session) -> None:
+        if session.in_nested_transaction():
+            return  # SQLAlchemy has this event for each savepoint too, before it closes it
         connection = self._connections.get(session)
         tx = self._joined.get(connection) if connection is not None else None
         if tx is not None:
