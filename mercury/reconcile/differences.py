@@ -14,10 +14,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from mercury.reconcile.kinds import Field, Kind, canonical
+from mercury.reconcile.kinds import Kind, canonical
 from mercury.reconcile.order import Run
 from mercury.reconcile.places import Found, Places, Where
-from mercury.reconcile.plan import Plan, key_text
+from mercury.reconcile.plan import Plan, Side, key_text
 from mercury.reconcile.result import Difference, Result
 from mercury.reconcile.source import connected, translating
 from mercury.reconcile.verdicts import Judged, Key, Verdict
@@ -136,7 +136,7 @@ def current_client_keys(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]
 
     def query(keys: Sequence[Key]) -> Collection[Key]:
         texts = sorted({key[0] for key in keys if key[0] is not None})
-        narrowed = _among(side.key[0], texts)
+        narrowed = _among(side, texts)
         if narrowed is None or not texts:
             return ()
         statement = sa.select(*columns).select_from(side.place.from_clause()).where(*side.place.conditions(), narrowed)
@@ -147,15 +147,20 @@ def current_client_keys(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]
     return query
 
 
-def _among(field: Field, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
+def _among(side: Side, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
     """The condition for rows whose first key column has one of these canonical texts.
 
     ``None`` = SQL has no such condition for the column's kind.
     """
+    field = side.key[0]
+    native = side.native(field.name).kind
     column: sa.ColumnElement[Any] = sa.column(field.name)
     match field.kind:
-        case Kind.INTEGER:
+        case Kind.INTEGER if native in (Kind.INTEGER, Kind.DECIMAL):
             return column.in_([int(text) for text in texts if text.lstrip("-").isdigit()])
+        case Kind.INTEGER if native is Kind.TEXT:
+            # PostgreSQL compares no text with an integer. An integer in another notation is not found.
+            return column.in_(texts)
         case Kind.TEXT:
             return column.in_(texts)
         case Kind.UUID:

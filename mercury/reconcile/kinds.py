@@ -41,6 +41,10 @@ class Kind(enum.Enum):
     JSON = "json"
 
 
+#: The kinds that an order column may have.
+ORDERED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
     """A column of one side, and how its values are compared."""

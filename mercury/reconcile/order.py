@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from mercury.reconcile.kinds import Field, canonical, sortable
+from mercury.reconcile.kinds import ORDERED, Field, canonical, sortable
 
 if TYPE_CHECKING:
     from mercury.reconcile.plan import Plan, Side
@@ -121,7 +121,8 @@ class Displacements:
 
 
 def counterparts(plan: Plan) -> tuple[Field, tuple[Field, ...]] | None:
-    """The server's columns for the client's order and groups; ``None`` = the server does not have all of them."""
+    """The server's columns for the client's order and groups; ``None`` = the server does not have all of them, or
+    would sort its order column as texts."""
     side = plan.client
     if side.order is None:
         return None
@@ -131,6 +132,8 @@ def counterparts(plan: Plan) -> tuple[Field, tuple[Field, ...]] | None:
     if not all(name in theirs for name in wanted):
         return None
     first, *within = (theirs[name] for name in wanted)
+    if plan.server.native(first.name).kind not in ORDERED:
+        return None
     return first, tuple(within)
 
 

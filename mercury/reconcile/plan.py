@@ -149,4 +149,10 @@ def key_of(side: Side, row: dict[str, Any]) -> tuple[str | None, ...]:
 
 
 def is_integer_key(side: Side) -> bool:
-    return len(side.key) == 1 and side.key[0].kind is Kind.INTEGER
+    """Whether the key is one column that the database itself compares and sorts as integers."""
+    return len(side.key) == 1 and has_integers(side, side.key[0])
+
+
+def has_integers(side: Side, field: Field) -> bool:
+    """Whether a column is compared as integers and holds integers; texts of digits are sorted as texts."""
+    return field.kind is Kind.INTEGER and side.native(field.name).kind is Kind.INTEGER

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from mercury.errors import ConfigurationError
 from mercury.reconcile import pushdown
 from mercury.reconcile.config import Column, Config, Table
-from mercury.reconcile.kinds import Field, Kind, canonical, common, microseconds
+from mercury.reconcile.kinds import ORDERED, Field, Kind, canonical, common, microseconds
 from mercury.reconcile.plan import (
     MAX_CHECKSUMS,
     MAX_RANGES,
@@ -29,8 +29,6 @@ from mercury.reconcile.source import Native, Source, translating
 
 #: Bins of the plots over time.
 BINS = 60
-#: The kinds that an order column may have.
-ORDERED = (Kind.INTEGER, Kind.DECIMAL, Kind.FLOAT, Kind.DATE, Kind.TIMESTAMP)
 
 
 def make_plan(config: Config, client: Source, server: Source, processors: int) -> tuple[Plan, int, int]:

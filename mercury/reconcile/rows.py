@@ -12,8 +12,8 @@ import sqlalchemy as sa
 
 from mercury.reconcile import order, pushdown
 from mercury.reconcile.checksums import NO_RANGE
-from mercury.reconcile.kinds import Field, Kind, boolean, canonical, microseconds, sortable
-from mercury.reconcile.plan import Plan, Ranges, Side, Slice, key_of
+from mercury.reconcile.kinds import boolean, canonical, microseconds, sortable
+from mercury.reconcile.plan import Plan, Ranges, Side, Slice, has_integers, key_of
 from mercury.reconcile.source import connected, stream, translating
 from mercury.reconcile.verdicts import Judged, Key, Row, Verdict, judged
 
@@ -142,7 +142,7 @@ def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) ->
     query = (
         sa.select(*columns)
         .select_from(side.place.from_clause())
-        .where(*side.place.conditions(), *part.conditions(side.key[0].name), *_near(side.order, displaced))
+        .where(*side.place.conditions(), *part.conditions(side.key[0].name), *_near(side, displaced))
     )
     found: set[int] = set()
     with connected(side.place.url, side.place.snapshot) as connection, translating(side.place.table):
@@ -155,14 +155,15 @@ def displaced_ranges(plan: Plan, displaced: order.Displacements, part: Slice) ->
     return found
 
 
-def _near(field: Field, displaced: order.Displacements) -> list[sa.ColumnElement[bool]]:
+def _near(side: Side, displaced: order.Displacements) -> list[sa.ColumnElement[bool]]:
     """Conditions that select the displaced rows, if the runs are few and their order column is a number; otherwise
     none."""
+    assert side.order is not None
     single = [int(run.low) for run in displaced.runs if run.low == run.high]
     longer = [run for run in displaced.runs if run.low != run.high]
-    if field.kind is not Kind.INTEGER or len(single) > MAX_SINGLE or len(longer) > MAX_LONGER:
+    if not has_integers(side, side.order) or len(single) > MAX_SINGLE or len(longer) > MAX_LONGER:
         return []
-    column: sa.ColumnElement[Any] = sa.column(field.name)
+    column: sa.ColumnElement[Any] = sa.column(side.order.name)
     return [sa.or_(column.in_(single), *(column.between(int(run.low), int(run.high)) for run in longer))]
 
 

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 
 from mercury.errors import ConfigurationError, StorageError
-from mercury.reconcile import Column, Config, Kind, Response, Table, Verdict, Where, reconcile
+from mercury.reconcile import Column, Config, Kind, Response, SparkSettings, Table, Verdict, Where, reconcile
 from mercury.reconcile.source import Consistency
 from tests.reconcile.shop import ORDERS, RECEIVED, changed, config, fill, keys, only, orders, received
 
@@ -174,6 +174,45 @@ def test_integer_keys_that_are_null_or_far_away_are_compared_like_others(
     assert keys(result, Verdict.MISSING) == {str(10**15 + 1), str(-(10**18))}
     assert keys(result, Verdict.UNEXPECTED) == {str(2 * 10**15)}
     assert result.delivered == 899 + 1
+
+
+@pytest.mark.parametrize("texts", ["client", "server"])
+@pytest.mark.parametrize("database", ["postgresql", "sqlite"])
+def test_integer_keys_that_one_side_stores_as_texts_are_compared_as_integers(
+    spark: SparkSession, postgres_database: Callable[..., str], tmp_path: Path, database: str, texts: str
+) -> None:
+    """PostgreSQL compares no text with an integer, and SQLite compares the two as texts."""
+    urls = {}
+    for side in ("client", "server"):
+        (tmp_path / side).touch()
+        urls[side] = postgres_database() if database == "postgresql" else f"sqlite:///{tmp_path / side}"
+        kind = "varchar(20)" if side == texts else "bigint"
+        rows = [{"id": str(n) if side == texts else n, "note": f"row {n}", "n": n} for n in range(1, 1001)]
+        run(
+            urls[side],
+            f"create table t (id {kind}, note text, arrival integer)",
+            ("insert into t values (:id, :note, :n)", rows),
+        )
+    given = Config(
+        client=table(urls["client"], "t", order="id"),
+        server=table(urls["server"], "t", order="arrival"),
+        key=same("id"),
+        compare=same("note"),
+    )
+    for spark_settings in (SparkSettings(), SparkSettings(slices=3, ranges=50)):
+        equal = reconcile(replace(given, spark=spark_settings), spark=spark)
+        assert (equal.reconciled, equal.delivered) == (True, 1000)
+
+    run(urls["client"], "delete from t where id in ('5', '1000')")
+    run(urls["server"], "delete from t where id in ('7', '70', '999')", "update t set note = 'x' where id = '80'")
+    run(urls["server"], "update t set arrival = 2000 where id = '300'")
+    for spark_settings in (SparkSettings(), SparkSettings(slices=3, ranges=50)):
+        result = reconcile(replace(given, spark=spark_settings), spark=spark)
+        assert keys(result, Verdict.MISSING) == {"7", "70", "999"}
+        assert keys(result, Verdict.UNEXPECTED) == {"5", "1000"}
+        assert keys(result, Verdict.ALTERED) == {"80"}
+        assert keys(result, Verdict.OUT_OF_ORDER) == {"300"}
+        assert result.delivered == 998 - 5
 
 
 def test_an_order_that_only_the_client_has_is_joined_and_counts_within_its_groups(
