@@ -109,16 +109,15 @@ class DeadLetters:
     ) -> None:
         now = self._clock()
         with self._store.transaction() as tx:
-            waiting = tx.rms.rows([letter.message_id for letter in letters if letter.message_id])
-            why = {letter.id: refusal(tx, letter, waiting, allow_duplicate) for letter in letters}
-            accepted = [letter for letter in letters if why[letter.id] is None]
+            why = _refusals(tx, letters, allow_duplicate)
+            accepted = [letter for letter in letters if letter.id not in why]
             taken = [letter for letter in accepted if tx.dead_letters.delete(letter.id) is not None]
             for letter in taken:
                 if letter.direction is Direction.OUTBOUND:
                     tx.rms.append(redriven_outbound(letter, now))
                 else:
                     deliver(tx, letter, now)
-        refused += ((letter, reason) for letter in letters if (reason := why[letter.id]) is not None)
+        refused += ((letter, why[letter.id]) for letter in letters if letter.id in why)
         done += taken
         for letter in taken:
             log.info("a dead letter is redriven", extra={"message_id": letter.message_id, "key": letter.key})
@@ -127,6 +126,19 @@ class DeadLetters:
 def order(letter: DeadLetter) -> tuple[float, bool, int]:
     """The sort key: messages that were dead-lettered together by number, those without a number last."""
     return letter.dead_at, letter.number is None, letter.number or 0
+
+
+def _refusals(tx: Transaction, letters: Sequence[DeadLetter], allow_duplicate: bool) -> dict[str, str]:
+    """Why some of these letters stay dead letters, by identifier."""
+    waiting = set(tx.rms.rows([letter.message_id for letter in letters if letter.message_id]))
+    found: dict[str, str] = {}
+    for letter in letters:
+        why = refusal(tx, letter, waiting, allow_duplicate)
+        if why is not None:
+            found[letter.id] = why
+        elif letter.direction is Direction.OUTBOUND and letter.message_id is not None:
+            waiting.add(letter.message_id)  # of two letters of one message, the second stays
+    return found
 
 
 def refusal(tx: Transaction, letter: DeadLetter, waiting: Collection[str], allow_duplicate: bool) -> str | None:

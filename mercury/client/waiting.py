@@ -175,13 +175,12 @@ class WaitingMessages:
 
     def _mark(self, position: int, parked: str | None) -> None:
         with self._store.transaction() as tx:
-            found = StoreOverview(tx).inbound(WaitingFilter(position=position), 1)
-            if not found:
-                raise NotPossible(f"in-{position} does not wait any more")
-            seen = found[0]
-            record = tx.invoker.read(seen.sequence or "")
+            record = tx.invoker.read(_inbound(tx, position).sequence or "")
             if record is None:
                 raise NotPossible("its sequence does not exist any more")
+            # Again: a delivery between the two would have changed the buffer before it was read, so that saving it
+            # does not conflict.
+            seen = _inbound(tx, position)
             if not seen.first:
                 raise NotPossible(f"it is not its turn: it {seen.state}")
             record.retry_at = None
@@ -191,6 +190,13 @@ class WaitingMessages:
             self._note(tx, "retry" if parked is None else "park", seen.id)
         text = "an operator makes a message due" if parked is None else "an operator parks a message"
         log.info(text, extra={"sequence": seen.sequence, "number": seen.number, "message_id": seen.message_id})
+
+
+def _inbound(tx: SqlTransaction, position: int) -> WaitingMessage:
+    found = StoreOverview(tx).inbound(WaitingFilter(position=position), 1)
+    if not found:
+        raise NotPossible(f"in-{position} does not wait any more")
+    return found[0]
 
 
 def _no_note(_tx: SqlTransaction, _action: str, _message: str) -> None:

@@ -177,4 +177,31 @@ OPERATIONS = (
         "machine.accepted()",
         "tests/unit/engine/source/test_pair_acknowledgements.py::test_stored_messages_are_acknowledged_before_their_delivery_only_by_policy_or_at_the_end",
     ),
+    guard(
+        "no commit is forced while the coordinator is alive",
+        "mercury.storage.xa.operator:Operator.resolve",
+        "if verdict is Verdict.COMMIT:\n                self._check_ended",
+        "if False:\n                self._check_ended",
+        "tests/xa/test_operator.py::test_a_commit_is_not_forced_while_the_coordinator_may_still_decide",
+    ),
+    guard(
+        "two letters of one message",
+        "mercury.client.dead_letters:_refusals",
+        "waiting.add(letter.message_id)",
+        "pass",
+        "tests/storage/test_dead_letters.py::test_of_two_letters_of_one_message_one_is_redriven",
+    ),
+    Mutant(
+        name="a message that is handled while it is parked",
+        changes=(
+            Change(
+                "mercury.client.waiting:WaitingMessages._mark",
+                "tx.invoker.read(_inbound(tx, position).sequence",
+                "tx.invoker.read((seen := _inbound(tx, position)).sequence",
+            ),
+            Change("mercury.client.waiting:WaitingMessages._mark", "            seen = _inbound(tx, position)\n", ""),
+        ),
+        test="tests/storage/test_operator_commands.py::"
+        "test_a_message_that_is_handled_while_an_operator_parks_it_stays_handled",
+    ),
 )

@@ -195,6 +195,18 @@ def test_letter_that_cannot_be_redriven_stays_with_the_reason(
     assert ids(letters.find(ALL)) == ["x"]
 
 
+def test_of_two_letters_of_one_message_one_is_redriven(store: StorageManager, letters: DeadLetters) -> None:
+    """A redriven message that dies again with its first letter undeleted, as an operator's copy may leave it."""
+    twice = [outbound(name, message_id="one message", number=number) for number, name in enumerate("ab", 1)]
+    add_letters(store, *twice, outbound("fine", number=3))
+    result = letters.redrive(ALL)
+    assert ids(list(result.done)) == ["a", "fine"]
+    ((refused, text),) = result.refused
+    assert (refused.id, text) == ("b", "a message with its MessageID is waiting already")
+    assert waiting(store) == ["one message", "message fine"]
+    assert ids(letters.find(ALL)) == ["b"]
+
+
 class Doomed:
     """A store whose commits fail that write something."""
 

@@ -22,7 +22,9 @@ from mercury.storage.nodes import Node
 from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.records import OutboundMessage
 from mercury.storage.sql.overview import StoreOverview
-from mercury.storage.waiting import WaitingFilter
+from mercury.storage.waiting import WaitingFilter, WaitingMessage
+from mercury.testing.contract.builders import buffer, inbound
+from mercury.testing.contract.invoker import ONE, add, deliver, insert, read
 from tests.acceptance.processes import PATIENCE, eventually, get
 from tests.ports import free_port
 
@@ -137,6 +139,34 @@ def test_a_message_that_is_with_its_handler_is_parked_and_what_the_handler_did_i
         goes_on.set()
         eventually(lambda: shop.orders == [2], "the rest goes on")
         eventually(lambda: len(server.dead_letters()) == 1, "it is a dead letter")
+
+
+def test_a_message_that_is_handled_while_an_operator_parks_it_stays_handled(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise its number would be being parked for ever, and no other one of its sequence could be parked."""
+    stores = [open_sql_store(postgres_url), open_sql_store(postgres_url)]
+    insert(stores[0], buffer(ONE))
+    add(stores[0], inbound(1), inbound(2))
+    real, delivered = StoreOverview.inbound, list[int]()
+
+    def then_it_is_delivered(looking: StoreOverview, which: WaitingFilter, limit: int) -> list[WaitingMessage]:
+        found = real(looking, which, limit)
+        if not delivered:
+            delivered.append(1)
+            deliver(stores[1], 1)
+        return found
+
+    (first, _) = waiting(postgres_url)
+    monkeypatch.setattr(StoreOverview, "inbound", then_it_is_delivered)
+    try:
+        with pytest.raises(NotPossible, match="does not wait any more"):
+            WaitingMessages(stores[0], time.time).park(Direction.INBOUND, first.position)
+        assert delivered == [1]
+        assert read(stores[0]).parked is None
+    finally:
+        for store in stores:
+            store.close()
 
 
 def test_a_message_is_parked_at_the_next_start_when_nothing_runs(sql_url: str, command: Command) -> None:

@@ -52,6 +52,12 @@ def gtrid_of(places: Places) -> str:
     return places.prepared()[0].rpartition(":")[0]
 
 
+def end_lease(places: Places) -> None:
+    """Let the heartbeats of all processes have ended a minute ago."""
+    with places.engine(places.log or places.store).begin() as connection:
+        connection.execute(text("update mercury_incarnation set seen_at = seen_at - 60"))
+
+
 def test_list_shows_what_is_prepared_and_what_is_decided(places: Places, ask: Ask) -> None:
     assert "nothing is prepared" in ask("list").stdout
     leave(places, "commit_decision")
@@ -93,9 +99,23 @@ def test_undecided_branch_is_committed_only_by_force(places: Places, ask: Ask) -
     refused(ask("resolve", gtrid, "commit"), "add --force", StorageError)
     assert places.prepared() != []
     assert places.decisions() == []
+    end_lease(places)
     assert ask("resolve", gtrid, "commit", "--force").exit_code == 0
     assert places.prepared() == []
     assert places.placed() == [1]
+
+
+def test_a_commit_is_not_forced_while_the_coordinator_may_still_decide(places: Places, ask: Ask) -> None:
+    """It has prepared one branch, and may be about to prepare the next: a decision now would lose that one."""
+    leave(places, "prepare")
+    gtrid, prepared = gtrid_of(places), places.prepared()
+    refused(
+        ask("resolve", gtrid, "commit", "--force"), "it sent a heartbeat in the last 5 s. Try again in", StorageError
+    )
+    assert places.prepared() == prepared
+    assert places.decisions() == []
+    assert ask("resolve", gtrid, "rollback").exit_code == 0  # the coordinator obeys it
+    assert places.state == ([], [], [])
 
 
 def test_a_heuristic_outcome_is_shown(places: Places, ask: Ask) -> None:

@@ -53,6 +53,13 @@ class Incarnation:
     seen_at: float
     dead: bool
 
+    def ends(self, lease: float) -> float:
+        """When it counts as dead unless it sends another heartbeat: seconds since the epoch, by the log's clock.
+
+        :param lease: `Timing.lease`.
+        """
+        return 0.0 if self.dead else self.seen_at + lease
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heuristic:

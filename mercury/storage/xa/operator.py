@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -88,7 +89,8 @@ class Operator:
         """Finish a transaction in every database that answers. Returns the gids that were finished now.
 
         :param force: commit a transaction without a decision to commit.
-        :raises ResolutionRefused: the decision is the other verdict; or there is none to commit, without ``force``.
+        :raises ResolutionRefused: the decision is the other verdict; or there is none to commit, without ``force`` or
+            while its coordinator is alive.
         :raises TransientStorageError: its coordinator is about to decide, or the decision log does not answer.
         """
         prepared, _, _ = self._prepared()
@@ -100,6 +102,8 @@ class Operator:
                 raise ResolutionRefused(f"nothing is prepared and nothing is decided for {gtrid}")
             if verdict is Verdict.COMMIT and not force:
                 raise ResolutionRefused(self._undecided(gtrid))
+            if verdict is Verdict.COMMIT:
+                self._check_ended(gtrid, log)
             xids = {branch.resource: branch.xid for _, branch in branches}
             wanted = Decision(gtrid=gtrid, verdict=verdict, decided_at=self._coordinator.clock(), branches=xids)
             decision, _ = log.arbitrate(wanted)
@@ -119,6 +123,17 @@ class Operator:
                 pass  # another process has finished it
             log.finished(gtrid, branch.resource)
         return finished
+
+    def _check_ended(self, gtrid: Gtrid, log: DecisionLog) -> None:
+        """Its coordinator may be about to prepare another branch, which a forced commit would lose without need."""
+        coordinator = log.incarnations().get(gtrid.incarnation)
+        left = 0.0 if coordinator is None else coordinator.ends(self._coordinator.timing.lease) - log.now()
+        if left > 0:
+            lease = self._coordinator.timing.lease
+            raise ResolutionRefused(
+                f"the coordinator of {gtrid} may decide it yet: it sent a heartbeat in the last {lease:g} s. Try again "
+                f"in {math.ceil(left)} s; if its process hangs, end it before"
+            )
 
     def _undecided(self, gtrid: Gtrid) -> str:
         lost = (

@@ -363,7 +363,7 @@ class _ProcessView:
 
     def is_gone(self, decisions: DecisionLog, incarnation: Incarnation) -> bool:
         """Whether an incarnation has sent no heartbeat for its lease, by the log's clock."""
-        return incarnation.dead or incarnation.seen_at + self._coordinator.timing.lease <= decisions.now()
+        return incarnation.ends(self._coordinator.timing.lease) <= decisions.now()
 
 
 def _ignore(_branch: InDoubtBranch, _now: float) -> None:
