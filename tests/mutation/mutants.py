@@ -439,6 +439,18 @@ TESTED = (
         "::test_acknowledged_request_whose_exchange_is_open_is_not_repeated",
     ),
     Mutant(
+        "answers before posts",
+        (
+            Change(
+                "mercury.engine.runtime.threads:Runtime._answer_some",
+                "        for _, on_answer, answer in done:\n",
+                "        for _, on_answer, answer in done:\n            self.post(list(answer.posts))\n",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_committed_arrivals.py::"
+        "test_an_empty_answer_leaves_before_the_reply_that_is_posted",
+    ),
+    Mutant(
         "error of the committer",
         (
             Change(

@@ -293,13 +293,14 @@ class Runtime:
         postponed = [each for each, answer in zip(waiting, answers, strict=True) if answer.postponed]
         done = [(*each, answer) for each, answer in zip(waiting, answers, strict=True) if not answer.postponed]
         self._senders.stored([arrival.request for arrival, _, _ in done if arrival.request is not None])
+        # The answers first: CXF drops a reply that it gets at its address before the empty answer to its request.
         for _, on_answer, answer in done:
             try:
-                self.post(list(answer.posts))
                 if on_answer is not None:
                     on_answer(answer)
             except Exception:
                 log.exception("an answer could not be passed on; the peer sends its message again")
+        self.post([post for _, _, answer in done for post in answer.posts])
         return postponed
 
     def _answers(self, arrivals: list[Arrival], *, delivers: bool, postpones: bool) -> list[Answer]:
