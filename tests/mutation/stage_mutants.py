@@ -110,9 +110,10 @@ STAGES = (
         test=f"{STAGE}::test_messages_of_a_closed_sequence_become_dead_letters_although_its_buffer_has_no_room",
     ),
     Mutant(
-        "end of a sequence closed in the store cuts its buffer",
-        (Change("mercury.engine.stage.moving:_take", "if record.machine.closed:", "if False:"),),
-        test=f"{STAGE}::test_an_operator_ends_a_sequence_in_the_store_and_neither_it_nor_others_wait_in_the_stage",
+        "dead letters of a sequence closed in the store cut its buffer",
+        (Change("mercury.engine.stage.moving:_take", "if CLOSED_IN_STORE in letters and", "if False and"),),
+        test=f"{STAGE}"
+        "::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior",
     ),
     Mutant(
         "state of a sequence follows from its lost messages",

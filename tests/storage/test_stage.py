@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 
 from mercury.client.inbound_ends import end_at_destination
+from mercury.engine.exchange import Outgoing
 from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
@@ -102,9 +103,17 @@ class Staged:
 
     def run(self) -> None:
         """Run all parts until nothing is left to do, and restart what crashes."""
+        self._run(lambda: self.pair.run(self.now))
+
+    def arrive(self, *posts: Outgoing) -> None:
+        """Let these posts of the client arrive, and no others, and run the stage and the store as `run` does."""
+        self.pair.carry(posts, self.now)
+        self._run(lambda: self.pair.server.turn(self.now))
+
+    def _run(self, turn: Callable[[], object]) -> None:
         for _ in range(100):
             try:
-                self.pair.run(self.now)
+                turn()
                 worked, posts = self.behind.turn(self.now)
                 assert posts == []  # the store behind a stage says nothing to peers
             except Crash:
@@ -526,6 +535,49 @@ def test_messages_of_a_closed_sequence_become_dead_letters_although_its_buffer_h
     assert [number for number, _ in letters(staged)] == list(range(6, 31))
     staged.run()
     assert handled(staged) == orders(1, 5)
+
+
+#: What the application gets of 1, 3 and 5, if 2 and 4 never reach it.
+WITH_GAPS = {
+    IncompleteSequenceBehavior.NO_DISCARD: ["1", "3", "5"],
+    IncompleteSequenceBehavior.DISCARD_FOLLOWING_FIRST_GAP: ["1"],
+    IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE: [],
+}
+
+
+@pytest.mark.parametrize("behavior", IncompleteSequenceBehavior)
+@pytest.mark.parametrize("crash", [0, 1, 2])
+def test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior(
+    make: Make, caplog: pytest.LogCaptureFixture, behavior: IncompleteSequenceBehavior, crash: int
+) -> None:
+    """The store searches a buffer that waits for a message for damaged rows: a number that it has received and that has
+    no row would be a lost one. A dead letter of a closed sequence leaves such a number."""
+    staged = make(policy=DestinationPolicy(incomplete_behavior=behavior))
+    staged.pair.send(orders(1, 1))
+    staged.run()
+    staged.pair.send(orders(2, 5))
+    posts = {post.number: post for post in staged.pair.client.turn(NOW)[1]}
+    staged.arrive(posts[3], posts[5])
+    sequence = end_in_store(staged, DestinationEnd.CLOSE)
+    if crash:
+        staged.store.crash_after(crash)
+    for number in 2, 4:
+        staged.now += LATER  # the store searches again
+        staged.arrive(posts[number])
+    staged.now += LATER
+    staged.arrive()
+    assert handled(staged) == WITH_GAPS[behavior]
+    staged.pair.send([], end=True)
+    staged.now += LATER
+    staged.run()
+    assert handled(staged) == WITH_GAPS[behavior]
+    assert letters(staged) == [(2, CLOSED_IN_STORE), (4, CLOSED_IN_STORE)]
+    assert "damaged" not in caplog.text
+    with staged.store.transaction() as tx:
+        record, buffer = tx.rmd.read(sequence), tx.invoker.read(sequence)
+    assert record is not None
+    assert record.machine.tombstone
+    assert buffer is None or buffer.machine.finished
 
 
 @pytest.mark.parametrize("end", DestinationEnd)

@@ -164,8 +164,6 @@ def _take(
         if not move.is_over:
             return []  # its last number is known, and some are missing: the end is moved when they have come
         last = move.request.machine.last_number if move.request is not None else None
-        if record.machine.closed:
-            last = None  # numbers of dead letters count as received: the buffer must be cut, and not wait for them
         ended = record.machine.handle(events.TerminateReceived(last), now, policy)
         return marker_rows(record, ended)
     rows: list[InboundMessage] = []
@@ -200,6 +198,9 @@ def _take(
     record.machine.handle(events.AckSent(), now, policy)
     for reason, messages in letters.items():
         dead_letter_inbound(tx, context, record.service, messages, reason, now, owner=record.owner)
+    if CLOSED_IN_STORE in letters and buffer is not None and not buffer.machine.cut:
+        # Numbers of dead letters count as received: a buffer that waited for them would take them for damaged rows.
+        rows.append(InboundMessage(sequence=record.identifier, number=0, kind=InboundKind.CUT))
     return rows
 
 
