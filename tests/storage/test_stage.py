@@ -124,6 +124,13 @@ class Staged:
                 return
         raise AssertionError("it never comes to rest")
 
+    def run_into_crash(self) -> None:
+        """Crash directly after the next commit at the store, before the stage learns of it, and begin anew."""
+        self.store.crash_after(1)
+        with pytest.raises(Crash):
+            self.pair.run(self.now)
+        self.start()
+
     @property
     def waiting(self) -> int:
         with self.stage.inner.transaction() as tx:
@@ -435,10 +442,7 @@ def test_a_batch_that_was_moved_before_a_crash_adds_nothing_when_it_is_moved_aga
 ) -> None:
     staged = make()
     staged.pair.send(orders(1, 6))
-    staged.store.crash_after_commit.add(staged.store.commits + 1)
-    with pytest.raises(Crash):
-        staged.pair.run(NOW)
-    staged.start()
+    staged.run_into_crash()
     staged.behind.turn(NOW)  # the store delivers before the stage moves again
     assert handled(staged) == orders(1, len(handled(staged)))
     staged.now += LATER
@@ -587,10 +591,7 @@ def test_messages_that_were_delivered_before_a_crash_and_the_end_of_their_sequen
     """A redrive of such a dead letter would deliver the message a second time."""
     staged = before_each_kind
     staged.pair.send(orders(1, 6))
-    staged.store.crash_after(1)
-    with pytest.raises(Crash):
-        staged.pair.run(NOW)
-    staged.start()
+    staged.run_into_crash()
     staged.behind.turn(NOW)
     assert (handled(staged), staged.waiting) == (orders(1, 6), 6)
     end_in_store(staged, end)
@@ -609,13 +610,10 @@ def test_a_crash_after_dead_letters_of_an_ended_sequence_were_committed_makes_no
     staged.run()
     end_in_store(staged, end)
     staged.pair.send(orders(4, 6))
-    staged.store.crash_after(1)
-    with pytest.raises(Crash):
-        staged.pair.run(staged.now)
+    staged.run_into_crash()
     once = letters(staged)
     assert once == [(number, REASONS[end]) for number in (4, 5, 6)]
     assert staged.waiting == 3
-    staged.start()
     staged.now += LATER
     staged.run()
     assert (letters(staged), staged.waiting) == (once, 0)
