@@ -116,6 +116,65 @@ STAGES = (
         "::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior",
     ),
     Mutant(
+        "stage searches for damaged rows that have lost their place",
+        (
+            Change(
+                "mercury.engine.stage.damage:misplaced",
+                "if request is None or not _may_miss(buffer, request, part):",
+                "if True:",
+            ),
+        ),
+        test=f"{STAGE}"
+        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+    ),
+    Mutant(
+        "row of a stage with the number of another message",
+        (
+            Change(
+                "mercury.engine.stage.damage:_may_miss",
+                "if any(row.damaged for row in part.markers):",
+                "if False:",
+            ),
+        ),
+        test=f"{STAGE}"
+        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+    ),
+    Mutant(
+        "gap among the messages of a stage whose numbers have come",
+        (
+            Change(
+                "mercury.engine.stage.damage:_may_miss",
+                "return any(True for",
+                "return False and any(True for",
+            ),
+        ),
+        test=f"{STAGE}"
+        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+    ),
+    Mutant(
+        "misplaced rows leave the stage with their messages",
+        (
+            Change(
+                "mercury.engine.stage.moving:remove",
+                "(row for number, row in move.misplaced.items() if number in numbers)",
+                "()",
+            ),
+        ),
+        test=f"{STAGE}"
+        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+    ),
+    Mutant(
+        "misplaced rows of a stage that name their sequence come first",
+        (
+            Change(
+                "mercury.engine.stage.damage:misplaced",
+                "key=lambda row: row.sequence != buffer.sequence",
+                "key=lambda row: 0",
+            ),
+        ),
+        test=f"{STAGE}::test_rows_of_two_sequences_that_were_altered_in_the_stage_are_not_confused",
+    ),
+    Mutant(
         "state of a sequence follows from its lost messages",
         (Change("mercury.statemachine.rmd:RMDSequence.lose", "self.state = RmdState(self.predicate())", "pass"),),
         test="tests/unit/statemachine/test_rmd_stories.py"

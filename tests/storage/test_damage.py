@@ -13,6 +13,7 @@ from mercury.storage.attachments import PIECE, Attachments, StoredPart
 from tests.acceptance.processes import eventually
 from tests.ports import free_port
 
+from .altering import flipped
 from .shop import LOCAL, Order, Shop, settings
 
 PATIENT = DestinationPolicy(redelivery=RetransmissionPolicy(base=0.05, cap=0.1))
@@ -24,21 +25,10 @@ def flip(url: str, table: str, column: str, message_id: str) -> None:
     with engine.begin() as connection:
         where = f"where message_id = '{message_id}'"
         value = connection.execute(text(f"select {column} from {table} {where}")).scalar_one()
-        altered = _flipped(value)
+        altered = flipped(value)
         done = connection.execute(text(f"update {table} set {column} = :altered {where}"), {"altered": altered})
         assert done.rowcount == 1
     engine.dispose()
-
-
-def _flipped(value: str | bytes | int | None) -> str | bytes | int:
-    match value:
-        case None:
-            return "urn:something"
-        case int():
-            return value ^ 1
-    raw = bytearray(value.encode() if isinstance(value, str) else value)
-    raw[len(raw) // 2] ^= 1
-    return raw.decode() if isinstance(value, str) else bytes(raw)
 
 
 @pytest.mark.parametrize(

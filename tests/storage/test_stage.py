@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from mercury.client.inbound_ends import end_at_destination
+from mercury.engine.dead_letters import DAMAGED
 from mercury.engine.exchange import Outgoing
 from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
@@ -30,6 +32,7 @@ from mercury.storage.opening import open_store
 from mercury.storage.records import InboundKind, InboundMessage
 from mercury.testing.store import Crash, SimulatedStore
 
+from .altering import flipped
 from .pair import Pair, Side
 
 NOW = 1_000_000.0
@@ -130,6 +133,12 @@ class Staged:
         with pytest.raises(Crash):
             self.pair.run(self.now)
         self.start()
+
+    @property
+    def rows(self) -> int:
+        """The rows of messages and of ends in the stage, also damaged ones."""
+        with self.stage.inner.transaction() as tx:
+            return len(tx.invoker.damaged("")) + self.waiting
 
     @property
     def waiting(self) -> int:
@@ -473,6 +482,78 @@ def test_the_end_of_a_sequence_is_moved_alone_so_that_no_message_is_moved_after_
     staged.pair.server.turn(NOW + LATER)
     with staged.store.transaction() as tx:
         assert tx.rmd.all()[0].machine.tombstone
+
+
+@pytest.mark.parametrize(
+    ("column", "altered"),
+    [
+        ("payload", "flipped"),
+        ("checksum", "flipped"),
+        ("kind", "flipped"),
+        ("sequence", "flipped"),
+        ("number", "3"),  # another message has it
+        ("number", "4"),
+        ("number", "0"),
+        ("number", "-5"),
+        ("number", "9000"),
+        ("payload", "deleted"),  # with its row
+    ],
+)
+@pytest.mark.parametrize(("damaged", "batch"), [(1, 2000), (2, 1), (5, 2)])
+def test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled(
+    make: Make, tmp_path: Path, column: str, altered: str, batch: int, damaged: int
+) -> None:
+    """It is acknowledged, so its source does not send it again; what comes after it must not wait for it."""
+    staged = make(StageSettings(batch=batch))
+    staged.store.away = True
+    staged.pair.send(orders(1, 5), end=True)
+    staged.pair.send(orders(11, 13), key="another", end=True)
+    staged.pair.run(NOW)
+    alter(tmp_path / "stage.db", damaged, column, altered)
+    staged.store.away = False
+    for _ in range(5):  # the store searches for the number of the dead letter
+        staged.now += LATER
+        staged.run()
+    whole = [each for each in orders(1, 5) if each != str(damaged)]
+    assert [text for text in handled(staged) if int(text) < 10] == whole
+    assert sorted(handled(staged)) == sorted(whole + orders(11, 13))
+    assert letters(staged) == [(damaged, DAMAGED)]
+    assert staged.rows == staged.room.waiting == 0
+    with staged.store.transaction() as tx:
+        if column != "payload":
+            assert [letter.payload for letter in tx.dead_letters.all()] == [f"<order>{damaged}</order>".encode()]
+        assert all(record.machine.tombstone for record in tx.rmd.all())
+
+
+def test_rows_of_two_sequences_that_were_altered_in_the_stage_are_not_confused(make: Make, tmp_path: Path) -> None:
+    """A row that names no sequence may belong to each of them; one that names a sequence is taken by that first."""
+    staged = make()
+    staged.store.away = True
+    staged.pair.send(orders(11, 13), key="another", end=True)
+    staged.pair.send(orders(1, 3), end=True)
+    staged.pair.run(NOW)
+    alter(tmp_path / "stage.db", 11, "sequence", "flipped")
+    alter(tmp_path / "stage.db", 2, "number", "0")
+    staged.store.away = False
+    for _ in range(5):
+        staged.now += LATER
+        staged.run()
+    with staged.store.transaction() as tx:
+        found = {(letter.number, letter.payload) for letter in tx.dead_letters.all()}
+    assert found == {(1, b"<order>11</order>"), (2, b"<order>2</order>")}
+    assert staged.rows == 0
+
+
+def alter(stage: Path, order: int, column: str, altered: str) -> None:
+    """Alter the row of an order in a stage."""
+    with contextlib.closing(sqlite3.connect(stage)) as connection, connection:
+        found = connection.execute(f"select position, payload, {column} from mercury_invoker_message").fetchall()
+        (row,) = (row for row in found if row[1] is not None and f">{order}<".encode() in row[1])
+        if altered == "deleted":
+            connection.execute("delete from mercury_invoker_message where position = ?", row[:1])
+            return
+        value = flipped(row[2]) if altered == "flipped" else int(altered)
+        connection.execute(f"update mercury_invoker_message set {column} = ? where position = ?", (value, row[0]))
 
 
 def test_the_store_does_not_end_a_sequence_for_silence_that_the_stage_still_has(make: Make) -> None:

@@ -2,8 +2,8 @@
 
 `invocation.InvocationWorker.run_once` takes the buffers that have something to release, one at a time under a claim.
 A `run.DeliveryRun` is one transaction's part of a buffer; `calls` calls the application for its messages, each by a
-`handler_call.HandlerCall`, or several at once; `responses` numbers and stores the responses of a run; `repair` finds
-rows that have lost their place. Messages that are never delivered become dead letters, with the reason.
+`handler_call.HandlerCall`, or several at once; `responses` numbers and stores the responses of a run; `repair` counts
+the bytes of lost rows. Messages that are never delivered become dead letters, with the reason.
 
 Called by the worker pool of ``runtime``, by several threads in parallel, each for another buffer.
 

@@ -20,7 +20,7 @@ from mercury.engine.delivery.calls import call_all, drop
 from mercury.engine.delivery.failures import RefusedAfterHandler, RowMisplaced
 from mercury.engine.delivery.handler_call import CallFailed, Unstorable
 from mercury.engine.delivery.on_arrival import MOST_BEFORE, ArrivalDelivery
-from mercury.engine.delivery.repair import lost_bytes, lost_rows
+from mercury.engine.delivery.repair import lost_bytes
 from mercury.engine.delivery.response_backlog import held_back
 from mercury.engine.delivery.responses import Answer
 from mercury.engine.delivery.run import (
@@ -35,6 +35,7 @@ from mercury.engine.delivery.several import SeveralBuffers
 from mercury.engine.delivery.shared import SharedSavepoints
 from mercury.engine.delivery.turns import Due, Turns
 from mercury.engine.exchange import Response, Step
+from mercury.engine.lost_rows import lost_rows
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 from mercury.statemachine import events
 from mercury.statemachine.effects import Certainty

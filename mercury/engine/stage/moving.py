@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from mercury.engine.application import Application
@@ -10,6 +10,7 @@ from mercury.engine.backlog_share import sequence_limit, unblocks_rest
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
 from mercury.engine.rmd_records import marker_rows, save_rmd
+from mercury.engine.stage.damage import in_place, misplaced
 from mercury.engine.stage_room import StageSettings
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault
@@ -19,6 +20,7 @@ from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.protocol import Protocol
 from mercury.statemachine.rmd import RMDSequence
 from mercury.storage.api import Transaction
+from mercury.storage.buffers import BufferPart
 from mercury.storage.records import InboundKind, InboundMessage, InvokerRecord, RmdRecord
 
 #: The store does not end a sequence for silence while its source is heard at the stage: seconds.
@@ -38,6 +40,8 @@ class Move:
     #: The messages that were read, in ascending order, and the rows that tell its end.
     messages: list[InboundMessage]
     markers: list[InboundMessage]
+    #: The damaged rows that some of the messages were found in, by the messages' numbers.
+    misplaced: dict[int, InboundMessage] = field(default_factory=dict)
     #: The messages that the store has now.
     moved: list[InboundMessage] = field(default_factory=list)
     #: Whether the store refuses a value of it.
@@ -70,22 +74,33 @@ def read(tx: Transaction, sequences: Iterable[str], settings: StageSettings) -> 
     for others, name in zip(range(len(names), 0, -1), names, strict=True):
         if name not in buffers or most <= 0 or size <= 0:
             continue
-        messages = _waiting(tx, buffers[name], max(1, most // others), max(1, size // others))
-        markers = [] if messages else tx.invoker.markers(name)
+        part = _waiting(tx, buffers[name], max(1, most // others), max(1, size // others))
+        markers = part.markers if part.messages else tx.invoker.markers(name)
+        lost = misplaced(tx, buffers[name], requests.get(name), BufferPart(markers, part.messages))
+        messages = _in_places(name, part, lost)
+        markers = [] if messages else markers
         if messages or markers:
-            moves.append(Move(buffers[name], requests.get(name), messages, markers))
+            moves.append(Move(buffers[name], requests.get(name), messages, markers, lost))
         most -= len(messages) + len(markers)
         size -= sum(len(message.payload) for message in messages)
     return moves
 
 
-def _waiting(tx: Transaction, buffer: InvokerRecord, most: int, size: int) -> list[InboundMessage]:
+def _waiting(tx: Transaction, buffer: InvokerRecord, most: int, size: int) -> BufferPart:
     """The lowest messages of a buffer that are still in the stage."""
     low = buffer.machine.next
-    found = tx.invoker.part(buffer.sequence, low, low + most - 1, size).messages
-    if not found:  # a gap of more than a batch
+    part = tx.invoker.part(buffer.sequence, low, low + most - 1, size)
+    if not part.messages:  # a gap of more than a batch
         low = next(iter(tx.invoker.numbers(buffer.sequence).numbers()), 0)
-        found = tx.invoker.part(buffer.sequence, low, low + most - 1, size).messages if low else {}
+        part = tx.invoker.part(buffer.sequence, low, low + most - 1, size) if low else part
+    return part
+
+
+def _in_places(sequence: str, part: BufferPart, lost: Mapping[int, InboundMessage]) -> list[InboundMessage]:
+    """The messages that were read, and the lost ones, in ascending order."""
+    rows = list(lost.values())
+    found = {number: row for number, row in part.messages.items() if not rows or row not in rows}
+    found |= {number: in_place(row, sequence, number) for number, row in lost.items()}
     return [found[number] for number in sorted(found)]
 
 
@@ -134,14 +149,15 @@ def remove(tx: Transaction, moves: Iterable[Move], retry_at: float) -> int:
         for number in numbers:
             machine.handle(events.MessageBuffered(number=number))
         machine.handle(events.Delivered(tuple(numbers)))
-        if numbers and move.is_over and len(numbers) == len(move.messages) and not tx.invoker.markers(move.sequence):
+        gone = [*markers, *(row for number, row in move.misplaced.items() if number in numbers)]
+        if numbers and move.is_over and not move.rest and not tx.invoker.markers(move.sequence):
             # The end is moved next: the store may forget the sequence after it, so nothing else may be moved then.
             last = machine.passed.highest
             tx.invoker.add([InboundMessage(sequence=move.sequence, number=last, kind=InboundKind.END)])
         for marker in markers:
             machine.handle(events.LastKnown(marker.number) if marker.kind is InboundKind.END else events.Cut())
         move.buffer.consumed_bytes += sum(message.size for message in move.moved)
-        tx.invoker.save_delivered(move.buffer, consumed=numbers, markers=markers)
+        tx.invoker.save_delivered(move.buffer, consumed=numbers, markers=gone)
         count += len(numbers)
     return count
 
