@@ -116,9 +116,32 @@ ARRIVALS = (
     arrival(
         "the invoker goes on while arrivals would only be stored",
         "delivery.invocation:InvocationWorker._call_all",
-        " and run.left <= MOST_BEFORE",
+        "arrived - len(run.consumed) > MOST_BEFORE",
+        "False",
+        f"{LEFT}::test_invoker_goes_on_while_more_is_left_than_arrivals_are_delivered_with",
+    ),
+    arrival(
+        "arrivals wait for no invoker that goes on",
+        "delivery.turns:Turns._is_awaited",
+        " and each not in self._going_on",
         "",
         f"{LEFT}::test_invoker_goes_on_while_more_is_left_than_arrivals_are_delivered_with",
+    ),
+    arrival(
+        "the next thread is not taken for one that goes on",
+        "delivery.turns:Turns.alone",
+        "self._going_on.difference_update(mine)",
+        "pass",
+        "tests/unit/engine/delivery/test_turns_of_buffers.py"
+        "::test_thread_that_goes_on_is_not_waited_for_and_the_next_one_is",
+    ),
+    arrival(
+        "arrivals that wait are told that the invoker goes on",
+        "delivery.turns:Turns.go_on",
+        "self._freed.notify_all()",
+        "pass",
+        "tests/unit/engine/delivery/test_turns_of_buffers.py"
+        "::test_thread_that_goes_on_is_not_waited_for_and_the_next_one_is",
     ),
     arrival(
         "the invoker stores responses together",

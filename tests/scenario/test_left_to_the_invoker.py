@@ -229,16 +229,28 @@ def arrivals_during_a_call(desk: Desk, sequence: str) -> threading.Thread:
 
 
 def test_invoker_goes_on_while_more_is_left_than_arrivals_are_delivered_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    """They would be stored behind it, and each transaction of the invoker would deliver one message."""
+    """They would be stored behind it, and each transaction of the invoker would deliver one message. So they do not
+    wait for it either, whichever other sequences they are of."""
     desk = Desk()
     sequence = desk.open()
     with worked_on(desk.node, sequence):
         desk.note(sequence, 1, 2, 3, 4, 5)
-    arrivals = arrivals_during_a_call(desk, sequence)
+    arrivals, turns = arrivals_during_a_call(desk, sequence), desk.node.engine.invocation._turns  # type: ignore[union-attr]
+    come, at_once = desk.node.on_call, []
+    assert come is not None
+
+    def come_at_each_call(context: MessageContext, text: str) -> None:
+        if len(at_once) < 3:
+            at_once.append(turns.wait_for(["urn:another", sequence], 1.0))
+        else:
+            come(context, text)
+
+    desk.node.on_call = come_at_each_call
     monkeypatch.setattr(invocation, "MOST_BEFORE", 2)
     desk.work()
+    assert at_once == [True] * 3
     arrivals.join()
-    assert (desk.called, desk.stored(sequence)) == ([1, 2, 3], [4, 5])
+    assert (desk.called, desk.stored(sequence)) == ([1, 2, 3, 4], [5])
 
 
 def test_invoker_ends_its_transaction_after_a_call_for_arrivals_that_wait_for_the_buffer() -> None:

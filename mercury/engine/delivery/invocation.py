@@ -365,12 +365,20 @@ class InvocationWorker:
         return run if run.messages or run.markers or run.dropped else None
 
     def _call_all(self, run: DeliveryRun, tx: Transaction, now: float) -> None:
-        def gives_way() -> bool:
-            # Not for a few responses: a transaction for each of them costs more than delivery on arrival saves. Nor
-            # while more is left than arrivals are delivered with: they would be stored behind it.
-            few = 0 < len(run.responses) < RESPONSES
-            return not few and self._turns.is_wanted(run.record.sequence) and run.left <= MOST_BEFORE
+        arrived = run.left + len(run.consumed)
 
+        def goes_on() -> bool:
+            # While more is left than arrivals are delivered with, they would be stored behind it: they do not wait.
+            found = arrived - len(run.consumed) > MOST_BEFORE
+            self._turns.go_on(run.record.sequence, goes_on=found)
+            return found
+
+        def gives_way() -> bool:
+            # Not for a few responses: a transaction for each of them costs more than delivery on arrival saves.
+            few = 0 < len(run.responses) < RESPONSES
+            return not goes_on() and not few and self._turns.is_wanted(run.record.sequence)
+
+        goes_on()
         call_all(self._context, [run], tx, now, self._savepoints, gives_way)
 
     def _finish(self, tx: Transaction, run: DeliveryRun, now: float) -> None:

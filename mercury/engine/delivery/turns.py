@@ -38,6 +38,8 @@ class Turns:
         #: The buffers that threads wait for in `wait_for`.
         self._wanted: Counter[str] = Counter()
         self._busy: set[str] = set()
+        #: Those of them whose threads go on although arrivals wait.
+        self._going_on: set[str] = set()
         #: The peer that any thread served last.
         self._last = ""
         #: The services that a limit on their rate held back at the last turn, and until when.
@@ -109,11 +111,12 @@ class Turns:
         finally:
             with self._mutex:
                 self._busy.difference_update(mine)
+                self._going_on.difference_update(mine)
                 if self._waiting:
                     self._freed.notify_all()
 
     def wait_for(self, sequences: Collection[str], seconds: float) -> bool:
-        """Wait until no thread works on these buffers. Returns whether that is so.
+        """Wait until no thread works on these buffers, except those that go on. Returns whether that is so.
 
         :param seconds: the longest wait.
         """
@@ -121,10 +124,21 @@ class Turns:
             self._waiting += 1
             self._wanted.update(sequences)
             try:
-                return self._freed.wait_for(lambda: self._busy.isdisjoint(sequences), seconds)
+                return self._freed.wait_for(lambda: not self._is_awaited(sequences), seconds)
             finally:
                 self._waiting -= 1
                 self._wanted -= Counter(sequences)
+
+    def _is_awaited(self, sequences: Collection[str]) -> bool:
+        return any(each in self._busy and each not in self._going_on for each in sequences)
+
+    def go_on(self, sequence: str, *, goes_on: bool) -> None:
+        """Note whether the thread that works on a reserved buffer goes on although arrivals wait: then none waits."""
+        if goes_on != (sequence in self._going_on):
+            with self._mutex:
+                (self._going_on.add if goes_on else self._going_on.discard)(sequence)
+                if self._waiting:
+                    self._freed.notify_all()
 
     def is_wanted(self, sequence: str) -> bool:
         """Whether arrivals wait for a reserved buffer: they are delivered with what waits in it, and need not be stored

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any, cast
 
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.delivery.turns import Turns
+from tests.acceptance.processes import eventually
 
 DUE = {f"urn:{letter}": "peer" for letter in "abcd"}
 
@@ -56,3 +58,18 @@ def test_buffer_on_which_nothing_was_done_is_given_to_another_thread() -> None:
             pass
         with both.alone(["urn:a"], due) as mine:
             assert mine == ["urn:a"]
+
+
+def test_thread_that_goes_on_is_not_waited_for_and_the_next_one_is() -> None:
+    both = turns()
+    with both.alone(["urn:a"]), ThreadPoolExecutor() as threads:
+        assert not both.wait_for(["urn:a"], 0.0)
+        waits = threads.submit(both.wait_for, ["urn:a", "urn:b"], 20.0)
+        eventually(lambda: both.is_wanted("urn:b"), "arrivals wait")
+        both.go_on("urn:a", goes_on=True)
+        assert waits.result(10.0), "they are told at once"
+        both.go_on("urn:a", goes_on=False)
+        assert not both.wait_for(["urn:a"], 0.0)
+        both.go_on("urn:a", goes_on=True)
+    with both.alone(["urn:a"]):
+        assert not both.wait_for(["urn:a"], 0.0)
