@@ -39,6 +39,9 @@ _PIECE = 64 * 1024
 
 #: After so many places where a prefix is the end of a longer word, `uses` stops searching, and returns ``True``.
 _MAX_SEARCHES = 1000
+#: After so many ends of words before colons all prefixes count as used: a word of a message that means no good has as
+#: many ends as there are prefixes.
+_MAX_STEPS = 500_000
 
 
 class Allowance:
@@ -146,26 +149,34 @@ def uses(plain: bytes, prefix: str) -> bool:
     return True
 
 
-def used_prefixes(plain: bytes, prefixes: Collection[str]) -> set[str]:
-    """Those of many prefixes that `uses` finds, by reading ``plain`` once. It never gives up.
+class Prefixes:
+    """Many prefixes, each of which `uses` could be asked about: an element is read once for all of them."""
 
-    :param plain: what `searchable` returned for an element, so it begins with "<".
-    """
-    sought = {prefix.encode(): prefix for prefix in prefixes}
-    lengths = sorted({len(prefix) for prefix in sought})
-    found: set[str] = set()
-    at = 0
-    while at < len(plain):
-        end = plain.find(b":", at + _PIECE) + 1 or len(plain)  # no word goes on behind its colon
-        for word in set(WORD_BEFORE_COLON.findall(plain, at, end)):
-            for length in lengths:
-                begin = len(word) - length
-                if begin < 0:
-                    break
-                if (begin == 0 or word[begin - 1] not in LETTERS) and word[begin:] in sought:
-                    found.add(sought[word[begin:]])
-        at = end
-    return found
+    def __init__(self, prefixes: Collection[str]) -> None:
+        self._sought = {prefix.encode(): prefix for prefix in prefixes}
+        self._lengths = sorted({len(prefix) for prefix in self._sought})
+
+    def used_in(self, plain: bytes) -> Collection[str]:
+        """Those of the prefixes that ``plain`` uses; all of them if there are too many words to find that.
+
+        :param plain: what `searchable` returned for an element, so it begins with "<".
+        """
+        found: set[str] = set()
+        at = steps = 0
+        while at < len(plain):
+            end = plain.find(b":", at + _PIECE) + 1 or len(plain)  # no word goes on behind its colon
+            for word in set(WORD_BEFORE_COLON.findall(plain, at, end)):
+                for length in self._lengths:
+                    begin = len(word) - length
+                    if begin < 0:
+                        break
+                    steps += 1
+                    if (begin == 0 or word[begin - 1] not in LETTERS) and word[begin:] in self._sought:
+                        found.add(self._sought[word[begin:]])
+                if steps > _MAX_STEPS:
+                    return self._sought.values()
+            at = end
+        return found
 
 
 def _used(xml: bytes, prefixes: Collection[str]) -> Collection[str]:
@@ -174,7 +185,7 @@ def _used(xml: bytes, prefixes: Collection[str]) -> Collection[str]:
         return ()
     plain = searchable(xml)
     if len(prefixes) > FEW_PREFIXES:
-        return used_prefixes(plain, prefixes)
+        return Prefixes(prefixes).used_in(plain)
     return [prefix for prefix in prefixes if uses(plain, prefix)]
 
 

@@ -14,7 +14,7 @@ from xml.parsers import expat
 from lxml import etree
 
 from mercury.errors import PayloadError
-from mercury.wire.cut import LETTERS, NAME, START_TAG, WORD_BEFORE_COLON, searchable, uses
+from mercury.wire.cut import NAME, START_TAG, Prefixes, searchable, uses
 from mercury.wire.mapping_parse import cut, parsed, refuse_doctype
 from mercury.wire.mapping_types import Misfit, escape_attribute
 from mercury.wire.own_thread import in_own_thread
@@ -26,8 +26,6 @@ FEW_DECLARATIONS, DECLARATIONS_PER_BYTE, MAX_DECLARATIONS = 1_000_000, 4, 10_000
 
 #: Up to so many prefixes an element is searched for each of them; if there are more, it is read once for all.
 _FEW_PREFIXES = 8
-#: After so many words and ends of words all prefixes count as used.
-_MAX_STEPS = 500_000
 
 
 class Located(ElementTree.Element):
@@ -59,8 +57,8 @@ class Fragments:
         self._limit = self._left = min(FEW_DECLARATIONS + DECLARATIONS_PER_BYTE * len(self._data), MAX_DECLARATIONS)
         builder = _Builder(self._data)
         self.root = builder.root
-        self._prefixes = {prefix.encode(): prefix for prefix in builder.prefixes}
-        self._lengths = sorted({len(prefix) for prefix in self._prefixes})
+        self._names = builder.prefixes
+        self._prefixes = Prefixes(self._names)
         self._attributes: dict[tuple[str, str], bytes] = {}
 
     def content(self, element: Located) -> bytes:
@@ -109,33 +107,15 @@ class Fragments:
 
     def _used(self, element: Located) -> Collection[str]:
         """The prefixes of the document that ``prefix:`` may stand for anywhere in an element, in markup or in text."""
-        if not self._prefixes:
+        if not self._names:
             return ()
         end = self._after_start_tag(element)
         if not self._data.endswith(b"/>", 0, end):
             end = self._data.index(b">", element.end)
         text = searchable(self._data[element.start : end])
-        if len(self._prefixes) <= _FEW_PREFIXES:
-            return [prefix for prefix in self._prefixes.values() if uses(text, prefix)]
-        return self._words(text)
-
-    def _words(self, text: bytes) -> Collection[str]:
-        """The prefixes that are a word before a colon, or the end of one; all of them if there are too many words."""
-        prefixes, found, steps = self._prefixes, set(), 0
-        for match in WORD_BEFORE_COLON.finditer(text):
-            word = match[1]
-            if word in prefixes:
-                found.add(prefixes[word])
-            for length in self._lengths:
-                if length >= len(word):
-                    break
-                steps += 1
-                if word[-length - 1] not in LETTERS and word[-length:] in prefixes:
-                    found.add(prefixes[word[-length:]])
-            steps += 1
-            if steps > _MAX_STEPS:
-                return prefixes.values()
-        return found
+        if len(self._names) <= _FEW_PREFIXES:
+            return [prefix for prefix in self._names if uses(text, prefix)]
+        return self._prefixes.used_in(text)
 
 
 class _Builder:

@@ -587,7 +587,7 @@ WIRE = (
     *(
         Mutant(
             f"cut: {name}",
-            (Change("mercury.wire.cut:used_prefixes", before, after),),
+            (Change("mercury.wire.cut:Prefixes.used_in", before, after),),
             test="tests/unit/wire/test_cut.py::test_prefixes_are_found_by_one_reading_as_by_a_search_for_each",
         )
         for name, before, after in (
@@ -595,6 +595,11 @@ WIRE = (
             ("prefix behind the first character of a word", "word[begin - 1] not in LETTERS", "False"),
             ("word in two pieces", 'plain.find(b":", at + _PIECE) + 1 or len(plain)', "at + _PIECE"),
         )
+    ),
+    Mutant(
+        "cut: steps of the search for prefixes",
+        (Change("mercury.wire.cut:Prefixes.used_in", "if steps > _MAX_STEPS:", "if False:"),),
+        test="tests/unit/wire/test_cut.py::test_all_prefixes_count_as_used_once_finding_them_takes_too_long",
     ),
     Mutant(
         "limit: envelope of a message in a file",

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.wire import cut as module
-from mercury.wire.cut import FEW_PREFIXES, cut, searchable, used_prefixes, uses
+from mercury.wire.cut import FEW_PREFIXES, Prefixes, cut, searchable, uses
 from mercury.wire.scan import DEFAULT_LIMITS, Scanner
 
 from .test_fuzz import wire
@@ -55,7 +55,7 @@ def test_prefixes_are_found_by_one_reading_as_by_a_search_for_each(text: str, pi
     plain = searchable(f"<c>{text}</c>".encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PIECE", piece)
-        assert used_prefixes(plain, PREFIXES) == {prefix for prefix in PREFIXES if uses(plain, prefix)}
+        assert set(Prefixes(PREFIXES).used_in(plain)) == {prefix for prefix in PREFIXES if uses(plain, prefix)}
 
 
 def test_declarations_are_in_the_order_of_those_around_the_element() -> None:
@@ -68,5 +68,15 @@ def test_declarations_are_in_the_order_of_those_around_the_element() -> None:
 
 def test_prefix_behind_very_many_words_that_end_like_it_is_judged_as_it_is() -> None:
     plain = b"<c>" + b"xa: " * 5000 + b"</c>"
-    assert used_prefixes(plain, ["a"]) == set()
-    assert used_prefixes(plain + b"a:", ["a"]) == {"a"}
+    assert Prefixes(["a"]).used_in(plain) == set()
+    assert Prefixes(["a"]).used_in(plain + b"a:") == {"a"}
+
+
+def test_all_prefixes_count_as_used_once_finding_them_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A word has as many ends as there are lengths of prefixes: a message of 8 MB would take seconds."""
+    plain = b"<c>" + b"".join(b"1....%d: " % number for number in range(50)) + b"</c>"
+    several = Prefixes(["a", "bb", "ccc"])
+    monkeypatch.setattr(module, "_MAX_STEPS", 150)
+    assert several.used_in(plain) == set()
+    monkeypatch.setattr(module, "_MAX_STEPS", 149)
+    assert set(several.used_in(plain)) == {"a", "bb", "ccc"}
