@@ -84,7 +84,6 @@ def destination_in_store(found: DestinationInStore) -> SequenceStatus:
 def destination_status(record: RmdRecord, buffer: InvokerRecord | None) -> SequenceStatus:
     """The status of a destination sequence with its invoker buffer."""
     machine = record.machine
-    passed = buffer.machine.passed.count if buffer is not None else machine.received.count
     return SequenceStatus(
         side=Side.DESTINATION,
         identifier=record.identifier,
@@ -97,6 +96,6 @@ def destination_status(record: RmdRecord, buffer: InvokerRecord | None) -> Seque
         last_heard=machine.last_heard,
         ranges=machine.received.as_tuples(),
         highest=machine.received.highest,
-        waiting=max(0, machine.received.count - passed),
+        waiting=buffer.machine.waiting(machine.received) if buffer is not None else 0,
         last_error=(buffer.last_error or "") if buffer is not None else "",
     )

@@ -121,6 +121,14 @@ class InvokerBuffer:
         """Whether nothing is left to deliver, and no handler is still at work."""
         return self.state is InvokerState.DONE and not self.in_progress
 
+    def waiting(self, received: RangeSet) -> int:
+        """How many of the received numbers wait for the application. While the buffer is not finished, those that were
+        dropped and are not passed count too.
+
+        :param received: the numbers that its sequence has received.
+        """
+        return 0 if self.finished else max(0, received.count - self.passed.count)
+
     @property
     def work(self) -> Release:
         """Which of the messages are work for a worker. Numbers that a crash left in progress are, gap or not."""

@@ -175,6 +175,12 @@ STAGES = (
         test=f"{STAGE}::test_rows_of_two_sequences_that_were_altered_in_the_stage_are_not_confused",
     ),
     Mutant(
+        "what a finished buffer has discarded does not wait",
+        (Change("mercury.statemachine.invoker:InvokerBuffer.waiting", "0 if self.finished else ", ""),),
+        test=f"{STAGE}"
+        "::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior",
+    ),
+    Mutant(
         "state of a sequence follows from its lost messages",
         (Change("mercury.statemachine.rmd:RMDSequence.lose", "self.state = RmdState(self.predicate())", "pass"),),
         test="tests/unit/statemachine/test_rmd_stories.py"

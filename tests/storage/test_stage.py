@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 
 from mercury.client.inbound_ends import end_at_destination
+from mercury.client.overview import sequences
 from mercury.engine.dead_letters import DAMAGED
 from mercury.engine.exchange import Outgoing
 from mercury.engine.observers import Observers
@@ -30,6 +31,7 @@ from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.records import InboundKind, InboundMessage
+from mercury.storage.sql.reads.sequences import destination
 from mercury.testing.store import Crash, SimulatedStore
 
 from .altering import flipped
@@ -658,11 +660,14 @@ def test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_s
     assert handled(staged) == WITH_GAPS[behavior]
     assert letters(staged) == [(2, CLOSED_IN_STORE), (4, CLOSED_IN_STORE)]
     assert "damaged" not in caplog.text
-    with staged.store.transaction() as tx:
-        record, buffer = tx.rmd.read(sequence), tx.invoker.read(sequence)
+    assert [status.waiting for status in sequences(staged.store)] == [0], "dead letters and discarded messages do not"
+    with staged.store.inner.transaction() as tx:
+        record, buffer, seen = tx.rmd.read(sequence), tx.invoker.read(sequence), destination(tx, sequence)  # type: ignore[arg-type]
     assert record is not None
     assert record.machine.tombstone
     assert buffer is None or buffer.machine.finished
+    assert seen is not None
+    assert seen.waiting == 0
 
 
 @pytest.mark.parametrize("end", DestinationEnd)

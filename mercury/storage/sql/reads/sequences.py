@@ -250,13 +250,11 @@ def _destinations(tx: SqlTransaction, records: Sequence[RmdRecord]) -> list[Dest
     found = []
     for record in records:
         buffer = buffers.get(record.identifier)
-        received = record.machine.received.count
-        passed = buffer.machine.passed.count if buffer is not None else received
         found.append(
             DestinationSeen(
                 record=record,
                 buffer=buffer,
-                waiting=max(0, received - passed),
+                waiting=buffer.machine.waiting(record.machine.received) if buffer is not None else 0,
                 holder=claims.get(destination_claim(record.identifier)),
                 paused_by=paused.get(record.service or ""),
                 predecessor_waits=buffer is not None and buffer.follows in unfinished,
