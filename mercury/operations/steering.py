@@ -12,6 +12,7 @@ from mercury.operations.acting import NotPossible, check, entry_of
 from mercury.operations.restarting import InDoubt, Restarted, restart
 from mercury.operations.sequences import SequenceLine, destination_line, source_line
 from mercury.statemachine.events import DestinationEnd
+from mercury.statemachine.rms_table import RmsState
 from mercury.storage.api import Topic
 from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.names import destination_claim, source_claim
@@ -21,6 +22,7 @@ from mercury.storage.sql import steering
 from mercury.storage.sql.reads import operators, sequences
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
+from mercury.texts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +157,12 @@ class SequenceActions:
         newest = records[-1]
         if newest.id != record.id:  # what ends a key, ends its newest sequence
             raise NotPossible(
-                f"its messages are sent, and it ends by itself; later messages of its key go to {_name(newest)}, the "
-                "newest sequence, which this action would end in its place: name that one if it is to end"
+                f"it takes no more messages, and all of its own are acknowledged: {_ends_when(record)}. Later messages "
+                f"of its key go to {_name(newest)}, the newest sequence: name that one if it is to end"
             )
         end = OutboundMessage(message_id=self._ids.new(), channel=record.channel, kind=kind, created_at=self._clock())
+        if record.machine.state is not RmsState.NEW:  # the key only waits: the sequence gets a new id at every look
+            end.sequence_id = record.id  # the key may have a successor before the end is carried out
         tx.rms.append(end)
 
     def _found(self, tx: SqlTransaction, name: str) -> _Found:
@@ -190,6 +194,15 @@ class SequenceActions:
 
 def _name(record: RmsRecord) -> str:
     return record.machine.identifier or record.id
+
+
+def _ends_when(record: RmsRecord) -> str:
+    """When a sequence ends that has a successor."""
+    machine = record.machine
+    if not machine.unanswered or machine.abandoned:
+        return "its end is being sent, and it ends by itself"
+    awaited = counted(machine.unanswered, "response has", "responses have")
+    return f"it ends when {awaited} come. If none comes, an operator gives it up: mercury sequences restart"
 
 
 class ServiceActions:

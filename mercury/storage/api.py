@@ -217,6 +217,9 @@ class RMSSequenceManager(RowAges, Protocol):
     def abandoned(self, key: SequenceKey) -> bool:
         """Whether the committed rows without a number include an abandonment (`OutboundKind`)."""
 
+    def abandonments(self, key: SequenceKey) -> list[OutboundMessage]:
+        """The abandonments among the committed rows without a number. The key must be locked."""
+
     def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
         """Committed rows without a number with ``expires_at <= now``, in order of insertion. The key must be locked."""
 
@@ -224,13 +227,7 @@ class RMSSequenceManager(RowAges, Protocol):
         """Store ``sequence_id``, ``number`` and ``due`` of rows that were numbered."""
 
     def unsettled(
-        self,
-        record: RmsRecord,
-        limit: int,
-        now: float | None = None,
-        *,
-        one: bool = False,
-        most_bytes: int = ANY_BYTES,
+        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False, most_bytes: int = ANY_BYTES
     ) -> list[OutboundMessage]:
         """The lowest rows of a sequence that still need transmission, in ascending order.
 

@@ -141,12 +141,12 @@ class OutboundMessage:
     request: str | None = None
     correlation: str | None = None
     created_at: float = 0.0
-    #: It is not delivered from this time on, and not sent before that one, in seconds since the epoch; ``None`` = no
-    #: limit.
+    #: It is not delivered from this time on, and not sent before that one; ``None`` = no limit.
     expires_at: float | None = None
     not_before: float | None = None
     #: The order of insertion; the store sets it.
     position: int = 0
+    #: Of an end without a number: the only sequence that it ends; ``None`` = it ends the key.
     sequence_id: str | None = None
     number: int | None = None
     #: Transmissions so far.

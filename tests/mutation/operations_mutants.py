@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 ACTIONS, READS = "tests/storage/test_operator_actions.py", "tests/storage/test_operator_reads.py"
-BULK = "tests/storage/test_bulk_actions.py"
+BULK, ENDS = "tests/storage/test_bulk_actions.py", "tests/storage/test_ends_of_named_sequences.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -77,6 +77,48 @@ OPERATIONS = (
         "newest.id != record.id",
         "False",
         f"{ACTIONS}::test_a_sequence_that_waits_for_responses_is_not_ended_in_place_of_its_successor",
+    ),
+    guard(
+        "the end of one sequence does not end its successor",
+        "mercury.operations.steering:SequenceActions._end_source",
+        "end.sequence_id = record.id",
+        "pass",
+        f"{ENDS}::test_a_sequence_that_failed_meanwhile_is_not_ended_in_its_successor",
+    ),
+    guard(
+        "the abandonment of one sequence does not wait beside its successor",
+        "mercury.engine.source.numbering:Numbering._create",
+        "if len(self._records) > 1:",
+        "if False:",
+        f"{ENDS}::test_a_sequence_that_failed_meanwhile_is_not_ended_in_its_successor",
+    ),
+    guard(
+        "a sequence is ended although its successor begins first",
+        "mercury.engine.source.numbering:Numbering._ends_another",
+        "for record in self._records:",
+        "for record in ():",
+        f"{ENDS}::test_a_sequence_that_waits_for_responses_is_terminated_although_its_successor_begins_first",
+    ),
+    guard(
+        "a sequence is ended although its creation was begun anew",
+        "mercury.engine.source.numbering:Numbering._ends_another",
+        ", *replaced_before(self._records[:-1]))",
+        ",)",
+        f"{ENDS}::test_a_sequence_is_terminated_although_its_creation_was_begun_anew",
+    ),
+    guard(
+        "a key without a sequence is ended",
+        "mercury.operations.steering:SequenceActions._end_source",
+        "record.machine.state is not RmsState.NEW",
+        "True",
+        f"{ENDS}::test_a_key_of_which_only_the_messages_wait_for_their_time_is_closed_behind_them",
+    ),
+    guard(
+        "the end of a sequence that waits for responses is not promised",
+        "mercury.operations.steering:_ends_when",
+        "not machine.unanswered or machine.abandoned",
+        "True",
+        f"{ENDS}::test_a_refusal_says_truly_when_the_sequence_ends",
     ),
     guard(
         "a savepoint of the application is no commit",

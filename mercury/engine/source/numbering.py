@@ -229,6 +229,8 @@ class Numbering:
     def _end(self, row: OutboundMessage, current: RmsRecord | None) -> bool:
         """Handle the row by which the application ends a key. ``False`` = the row needs a number: LastMessage of WS-RM
         1.0."""
+        if self._ends_another(row):
+            return True
         if current is None or not current.machine.last_number:
             if current is not None:
                 self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
@@ -238,6 +240,16 @@ class Numbering:
             row.last = True
             return False
         self._handle(current, events.End(abandon=row.kind is OutboundKind.ABANDON))
+        return True
+
+    def _ends_another(self, row: OutboundMessage) -> bool:
+        """Whether a row ends a sequence that is no longer the newest. That one is ended: its successor is not meant."""
+        newest = (*self._records[-1:], *replaced_before(self._records[:-1]))
+        if row.sequence_id is None or any(record.id == row.sequence_id for record in newest):
+            return False
+        for record in self._records:
+            if record.id == row.sequence_id:
+                self._handle(record, events.End(abandon=row.kind is OutboundKind.ABANDON))
         return True
 
     def _abandon(self, rows: list[OutboundMessage]) -> list[OutboundMessage]:
@@ -280,6 +292,8 @@ class Numbering:
         self._room = None if channel.back_channel else record.machine.window(channel.policy)
         self._tx.rms.insert(record)
         self._records.append(record)
+        if len(self._records) > 1:  # an abandonment does not wait for the rows before it, so none may be left
+            self._tx.rms.discard([row for row in self._tx.rms.abandonments(self._key) if self._ends_another(row)])
         return record
 
     def _assign(self, row: OutboundMessage, record: RmsRecord) -> None:

@@ -116,10 +116,14 @@ class MemoryRms:
             self._require(key)
 
     def abandoned(self, key: SequenceKey) -> bool:
+        return bool(self.abandonments(key))
+
+    def abandonments(self, key: SequenceKey) -> list[OutboundMessage]:
         self._require(key)
         with self._mutex:
             data = self._committed.keys.get(key)
-            return bool(data and data.abandoned - self.changed_rows.get(key, {}).keys())
+            left = data.abandoned - self.changed_rows.get(key, {}).keys() if data else ()
+            return [data.rows[position].copy() for position in sorted(left)] if data else []
 
     def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
         self._require(key)
@@ -141,13 +145,7 @@ class MemoryRms:
         self._change(record.channel.key, rows)
 
     def unsettled(
-        self,
-        record: RmsRecord,
-        limit: int,
-        now: float | None = None,
-        *,
-        one: bool = False,
-        most_bytes: int = ANY_BYTES,
+        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False, most_bytes: int = ANY_BYTES
     ) -> list[OutboundMessage]:
         key = record.channel.key
         self._require(key)

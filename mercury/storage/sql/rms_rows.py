@@ -18,6 +18,7 @@ from mercury.storage.sql.codec import body_values, outbound_message, outbound_va
 from mercury.storage.sql.dialect import Marker, chunks
 from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.rms_statements import (
+    ABANDONMENTS,
     ANSWERED,
     ANSWERED_TOO,
     BACKLOG,
@@ -107,6 +108,10 @@ class SqlRmsRows:
         self._require(key)
         return self._waiting.abandoned(key.digest)
 
+    def abandonments(self, key: SequenceKey) -> list[OutboundMessage]:
+        self._require(key)
+        return self._rows(ABANDONMENTS, {"key_id": key.digest})
+
     def expired(self, key: SequenceKey, now: float, limit: int) -> list[OutboundMessage]:
         self._require(key)
         if key.digest in self._waiting.lasting:
@@ -142,13 +147,7 @@ class SqlRmsRows:
     # --- in transmission -------------------------------------------------------------------------------------------
 
     def unsettled(
-        self,
-        record: RmsRecord,
-        limit: int,
-        now: float | None = None,
-        *,
-        one: bool = False,
-        most_bytes: int = ANY_BYTES,
+        self, record: RmsRecord, limit: int, now: float | None = None, *, one: bool = False, most_bytes: int = ANY_BYTES
     ) -> list[OutboundMessage]:
         self._require(record.channel.key)
         if record.channel.role is Role.REQUEST and self._holds_all_unsettled(record):
@@ -174,13 +173,10 @@ class SqlRmsRows:
         say so."""
         machine = record.machine
         new = self._unwritten.new_numbers(record)
-        if (
-            machine.unanswered
-            or not machine.last_number
-            or machine.last_number != max(new, default=machine.last_number)
-        ):
+        last = machine.last_number
+        if machine.unanswered or not last or last != max(new, default=last):
             return False
-        return machine.acknowledged.covers(1, min(new, default=machine.last_number + 1) - 1)
+        return machine.acknowledged.covers(1, min(new, default=last + 1) - 1)
 
     def _new_in_window(
         self, record: RmsRecord, limit: int, most_bytes: int, many: int, taken: int

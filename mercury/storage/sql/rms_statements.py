@@ -42,6 +42,7 @@ ABANDONED = Prepared(
         exists().where(EXPIRES).label("expires"),
     )
 )
+ABANDONMENTS = Prepared(WITH_BODY.where(ROW.c.key_id == bindparam("key_id"), IS_ABANDONED).order_by(ROW.c.position))
 EXPIRED = Prepared(
     WITH_BODY.where(EXPIRES, ROW.c.expires_at <= bindparam("now", type_=Double)).order_by(ROW.c.position).limit(LIMIT)
 )

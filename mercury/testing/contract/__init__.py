@@ -28,6 +28,7 @@ TESTS = (
     "many_threads",
     "members",
     "model",
+    "named_ends",
     "priorities",
     "records",
     "peer_stores",
