@@ -73,7 +73,7 @@ def restart(
     if failed is not None:
         again = failed.unknown if in_doubt is InDoubt.RESEND else ()
         moved = tuple(RangeSet((*failed.not_delivered, *again)))
-        rows = tx.rms.unnumber(record, moved) if moved else []
+        rows = tx.rms.unnumber(record, moved, again) if moved else []
         machine.pass_on(moved)
         unanswered = sum(row.expects_response and not row.answered for row in rows)
         machine.handle(events.ResponseStored(unanswered), now, policy)

@@ -276,8 +276,11 @@ class RMSSequenceManager(RowAges, Protocol):
         """The numbered requests of a sequence whose response is not stored, in ascending order. Its key must be
         locked."""
 
-    def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
-        """Remove the numbers from these rows: a successor sequence gives new ones, in the same order."""
+    def unnumber(self, record: RmsRecord, ranges: Ranges, in_doubt: Ranges = ()) -> list[OutboundMessage]:
+        """Remove the numbers from these rows: a successor sequence gives new ones, in the same order.
+
+        :param in_doubt: those of them that are `OutboundMessage.in_doubt` from now on.
+        """
 
     def take(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
         """Remove and return these rows."""

@@ -90,13 +90,14 @@ def outbound_letter(row: OutboundMessage, identifier: str, reason: str, certaint
     """The dead letter of a message that was taken from the RMS buffer.
 
     :param identifier: of the dead letter.
+    :param certainty: what its last sequence knows; before, the message may have been delivered nevertheless.
     :param now: seconds since the epoch.
     """
     return DeadLetter(
         id=identifier,
         direction=Direction.OUTBOUND,
         reason=reason,
-        certainty=certainty,
+        certainty=Certainty.UNKNOWN if row.in_doubt else certainty,
         dead_at=now,
         endpoint=row.channel.endpoint,
         key=row.channel.key.name,
@@ -143,7 +144,10 @@ def redriven_outbound(letter: DeadLetter, now: float) -> OutboundMessage:
 
     :param now: seconds since the epoch; the age of the message begins here, or it would expire again.
     """
-    return OutboundMessage(created_at=now, **{name: getattr(letter, name) for name in OUTBOUND - NEW})
+    in_doubt = letter.certainty is Certainty.UNKNOWN
+    return OutboundMessage(
+        created_at=now, in_doubt=in_doubt, **{name: getattr(letter, name) for name in OUTBOUND - NEW}
+    )
 
 
 def redriven_inbound(letter: DeadLetter, sequence: str, now: float) -> InboundMessage:

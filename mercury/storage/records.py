@@ -156,8 +156,8 @@ class OutboundMessage:
     acknowledged: bool = False
     #: The response is stored. For a response: it is never acknowledged, and is retained to be fetched again.
     answered: bool = False
-    #: The row is damaged: it must not be sent.
-    damaged: bool = False
+    in_doubt: bool = False  #: It may have been delivered by an earlier sequence, or before it was a dead letter.
+    damaged: bool = False  #: It must not be sent.
     unread: bool = False  #: Its body was not read, because of a limit on the bytes of one query (`responses_to`).
     #: For a response: the owner of the request (`RmdRecord.owner`), whose limits count its bytes; ``None`` = none.
     owner: str | None = None

@@ -6,6 +6,7 @@ from tests.mutation.mutant import Change, Mutant
 
 ACTIONS, READS = "tests/storage/test_operator_actions.py", "tests/storage/test_operator_reads.py"
 BULK, ENDS = "tests/storage/test_bulk_actions.py", "tests/storage/test_ends_of_named_sequences.py"
+DOUBT = "tests/storage/test_lasting_doubt.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -119,6 +120,41 @@ OPERATIONS = (
         "not machine.unanswered or machine.abandoned",
         "True",
         f"{ENDS}::test_a_refusal_says_truly_when_the_sequence_ends",
+    ),
+    guard(
+        "a restart marks what is in doubt",
+        "mercury.operations.restarting:restart",
+        "tx.rms.unnumber(record, moved, again)",
+        "tx.rms.unnumber(record, moved)",
+        f"{DOUBT}::test_a_message_that_is_sent_again_and_dies_before_may_have_been_delivered",
+    ),
+    guard(
+        "doubt lasts in the store",
+        "mercury.storage.sql.rms_rows:SqlRmsRows.unnumber",
+        ', "in_doubt")',
+        ")",
+        f"{DOUBT}::test_a_message_that_is_sent_again_and_dies_before_may_have_been_delivered",
+    ),
+    guard(
+        "doubt lasts over several sequences",
+        "mercury.storage.sql.rms_rows:SqlRmsRows.unnumber",
+        "row.in_doubt or (",
+        "(",
+        f"{DOUBT}::test_a_message_that_is_sent_again_and_dies_before_may_have_been_delivered",
+    ),
+    guard(
+        "a dead letter in doubt is not said to be undelivered",
+        "mercury.storage.letters:outbound_letter",
+        "Certainty.UNKNOWN if row.in_doubt else certainty",
+        "certainty",
+        f"{DOUBT}::test_a_message_that_is_sent_again_and_dies_before_may_have_been_delivered",
+    ),
+    guard(
+        "doubt lasts over a redrive",
+        "mercury.storage.letters:redriven_outbound",
+        "letter.certainty is Certainty.UNKNOWN",
+        "False",
+        f"{DOUBT}::test_a_dead_letter_in_doubt_that_is_redriven_and_dies_again_is_still_in_doubt",
     ),
     guard(
         "a savepoint of the application is no commit",

@@ -232,9 +232,11 @@ class MemoryRms:
         rows = self._rows_between(record, ((1, MAX_MESSAGE_NUMBER),))
         return [row for row in rows if row.expects_response and not row.answered]
 
-    def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+    def unnumber(self, record: RmsRecord, ranges: Ranges, in_doubt: Ranges = ()) -> list[OutboundMessage]:
         rows = self._rows_between(record, ranges)
+        doubtful = RangeSet(in_doubt)
         for row in rows:
+            row.in_doubt = row.in_doubt or (row.number or 0) in doubtful
             row.sequence_id = row.number = None
             row.attempts = 0
             row.acknowledged = False

@@ -301,6 +301,8 @@ OUTBOUND: tuple[Described, ...] = (
     nullable(time, "not_before", unchecked=True),
     nullable(number, "priority", derived=attrgetter("channel.priority"), unchecked=True),
     _trace(),
+    #: Null in a row of the version before, which knows no doubt.
+    nullable(flag, "in_doubt", read=bool, reads_null=True, unchecked=True),
 )
 
 #: The large fields of an `OutboundMessage`.

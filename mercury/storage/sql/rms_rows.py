@@ -224,16 +224,18 @@ class SqlRmsRows:
             self._write(update(ROW).where(wanted).values(due=now))
             self._reread(row.message_id for row in self._cached_between(record, tuple((each, each) for each in part)))
 
-    def unnumber(self, record: RmsRecord, ranges: Ranges) -> list[OutboundMessage]:
+    def unnumber(self, record: RmsRecord, ranges: Ranges, in_doubt: Ranges = ()) -> list[OutboundMessage]:
         self._require(record.channel.key)
         self._waiting.forget()
         self._windows.forget([record.id])
         rows = self._rows_between(record, ranges, select(ROW))
+        doubtful = RangeSet(in_doubt)
         for row in rows:
+            row.in_doubt = row.in_doubt or (row.number or 0) in doubtful
             row.sequence_id = row.number = None
             row.attempts = 0
             row.acknowledged = False
-        self._save(rows, "sequence_id", "number", "attempts", "acknowledged")
+        self._save(rows, "sequence_id", "number", "attempts", "acknowledged", "in_doubt")
         self._reread(row.message_id for row in rows)
         return rows
 

@@ -174,6 +174,7 @@ def full_row() -> OutboundMessage:
         owner="CN=täg",
         attachments=FULL_ATTACHMENTS,
         trace=FULL_TRACE,
+        in_doubt=True,
     )
 
 

@@ -233,6 +233,15 @@ def test_rows_that_lose_their_number_wait_before_all_that_came_later(outbox: Out
     assert [(each.message_id, each.number) for each in successor.number()] == [("a", 1), ("c", 2), ("d", 3), ("e", 4)]
 
 
+def test_a_row_that_was_in_doubt_when_it_lost_its_number_stays_so(outbox: Outbox) -> None:
+    outbox.send("a", "b")
+    outbox.locked(lambda tx: tx.rms.unnumber(outbox.record, ((1, 2),), ((1, 1),)))
+    outbox.number()
+    outbox.unnumber(3, 4)
+    rows = outbox.locked(lambda tx: tx.rms.unnumbered(outbox.key, 10))
+    assert [(each.message_id, each.in_doubt) for each in rows] == [("a", True), ("b", False)]
+
+
 def test_a_row_that_lost_its_number_is_sent_as_if_for_the_first_time(outbox: Outbox) -> None:
     outbox.send("a", expects_response=True)
     with outbox.store.transaction() as tx:

@@ -23,6 +23,8 @@ PLACES = {
     *("received_at", "sent_at", "reply_to", "fault_to"),
     # A message that is redriven lasts, and is due at once.
     *("expires_at", "not_before"),
+    # The dead letter has its certainty.
+    "in_doubt",
 }
 
 

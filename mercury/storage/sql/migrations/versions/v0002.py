@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from alembic.operations import Operations
 
-from mercury.storage.sql.migrations import compatibility, life, operations, peer_stores, traces
+from mercury.storage.sql.migrations import compatibility, doubt, life, operations, peer_stores, traces
 
 revision = "0002"
 down_revision = "0001"
@@ -21,9 +21,11 @@ def upgrade(op: Operations) -> None:
     life.add(op)
     traces.add(op)
     peer_stores.create(op)
+    doubt.add(op)
 
 
 def downgrade(op: Operations) -> None:
+    doubt.remove(op)
     peer_stores.drop(op)
     traces.remove(op)
     life.remove(op)
