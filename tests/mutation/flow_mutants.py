@@ -103,6 +103,18 @@ EXCHANGES = (
         test=f"{POOL}::test_server_of_which_nothing_is_known_gets_few_and_more_while_that_helps",
     ),
     Mutant(
+        "exchanges with a server: a stored reply ends only the exchange that has brought it",
+        (
+            Change(
+                "mercury.engine.runtime.sender_pools:SenderPools.stored",
+                "pool.stored(own)",
+                "self._messages.stored(own), self._others.stored(own)",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_sender_pools.py::"
+        "test_stored_reply_does_not_let_a_repetition_that_is_on_its_way_be_posted_again",
+    ),
+    Mutant(
         "exchanges with a server: held ones have a limit of their own",
         (
             Change(

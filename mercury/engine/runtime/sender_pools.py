@@ -91,8 +91,8 @@ class SenderPools:
 
     def stored(self, posts: Sequence[Outgoing]) -> None:
         """Report that the replies of exchanges are committed."""
-        self._messages.stored(posts)
-        self._others.stored(posts)
+        for pool, own in self._sorted(posts, lambda outgoing: outgoing):
+            pool.stored(own)
 
     def _sorted(self, each: Iterable[T], of: Callable[[T], Outgoing]) -> list[tuple[SenderPool, list[T]]]:
         """Sort by pool."""

@@ -117,3 +117,21 @@ def test_message_is_in_flight_in_whichever_pool_it_is() -> None:
     assert not senders.wait(time.monotonic() + PATIENCE)
     senders.stored(begun)
     assert not any(senders.is_in_flight(SLOW, number) for number in (1, 2))
+
+
+def test_stored_reply_does_not_let_a_repetition_that_is_on_its_way_be_posted_again() -> None:
+    begun: list[Begun] = []
+    senders = SenderPools(8, begun.extend, lambda _: False, limits=fixed)
+    senders.start()
+    first, repetition = FIRST[1], replace(FIRST[1], repeated=True)
+    senders.put([first])
+    senders.put([repetition])
+    assert [each.outgoing for each in begun] == [first, repetition]
+    senders.ended([Ended(begun[0], queued_reply=True)])
+    senders.stored([first])
+    senders.put([repetition])
+    assert len(begun) == 2, "its exchange is open"
+    senders.ended([Ended(begun[1], queued_reply=True)])
+    senders.stored([repetition])
+    senders.put([repetition])
+    assert len(begun) == 3, "the reply has not acknowledged it"
