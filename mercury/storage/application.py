@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -87,3 +87,18 @@ class Transaction(Protocol):
 
         It is not called after a rollback, nor when the process dies in between: do not use it for what must happen.
         """
+
+
+def call_each(actions: Iterable[Callable[[], None]]) -> None:
+    """Call actions of `Transaction.after_commit`, all of them even if some fail.
+
+    :raises BaseException: the first error.
+    """
+    first: BaseException | None = None
+    for action in actions:
+        try:
+            action()
+        except BaseException as error:
+            first = first or error
+    if first is not None:
+        raise first

@@ -8,6 +8,7 @@ STORED = "tests/storage/test_sent_in_the_application.py"
 RUNNING = "tests/acceptance/test_lone_messages.py"
 SEND, LONE = "engine.source.worker:SourceWorker.send_in", "engine.source.worker:SourceWorker._lone"
 QUIET = "engine.appended:AppendedKeys.is_quiet"
+FAILING = "test_action_that_fails_keeps_neither_the_worker_nor_other_actions_from_being_called"
 LOCK = "storage.sql.rms:SqlRms.lock_appended"
 
 
@@ -128,6 +129,55 @@ LONE_MESSAGES = (
         "tx.after_commit(partial(self.run_behind, partial(self._post_behind, step)))",
         "self.run_behind(partial(self._post_behind, step))",
         f"{RUNNING}::test_nothing_leaves_if_the_commit_fails",
+    ),
+    lone(
+        "it leaves before the actions of its application",
+        "storage.sql.transaction:SqlTransaction._send_first",
+        "self._after_commit += of_application",
+        "self._after_commit[:0] = of_application",
+        f"{STORED}::test_lone_message_leaves_before_the_actions_of_its_application[sqlite]",
+    ),
+    lone(
+        "the worker does not wait for actions of the application",
+        "storage.sql.transaction:SqlTransaction.committed",
+        "self.joined or self._before_commit is not None",
+        "False",
+        f"{STORED}::test_worker_hears_of_a_commit_before_the_actions_of_its_application[sqlite]",
+    ),
+    lone(
+        "an action that fails does not keep the worker from being called",
+        "storage.sql.transaction:SqlTransaction.committed",
+        "        finally:\n            self._announce()",
+        "        finally:\n            pass\n        self._announce()",
+        f"{STORED}::{FAILING}[sqlite-engine]",
+    ),
+    lone(
+        "it leaves before the actions of its application in memory",
+        "storage.memory.transaction:MemoryTransaction._send_first",
+        "self._after_commit += of_application",
+        "self._after_commit[:0] = of_application",
+        f"{STORED}::test_lone_message_leaves_before_the_actions_of_its_application[memory]",
+    ),
+    lone(
+        "the worker does not wait for actions of the application in memory",
+        "storage.memory.transaction:MemoryTransaction._committed",
+        "self._before_commit is not None",
+        "False",
+        f"{STORED}::test_worker_hears_of_a_commit_before_the_actions_of_its_application[memory]",
+    ),
+    lone(
+        "an action that fails does not keep the worker from being called in memory",
+        "storage.memory.transaction:MemoryTransaction._committed",
+        "        finally:\n            self._announce(topics)",
+        "        finally:\n            pass\n        self._announce(topics)",
+        f"{STORED}::{FAILING}[memory-engine]",
+    ),
+    lone(
+        "an action that fails does not keep the others from being called",
+        "storage.application:call_each",
+        "first = first or error",
+        "raise",
+        f"{STORED}::{FAILING}[memory-application]",
     ),
     lone(
         "observers are called in another thread",

@@ -359,3 +359,45 @@ def test_statement_that_the_application_has_left_fails_as_at_the_commit(postgres
         tx.rms.append(shop.row("never"))
     assert shop.turn() == []
     shop.store.close()
+
+
+def test_lone_message_leaves_before_the_actions_of_its_application(shop: Shop) -> None:
+    """They may be slow."""
+    posts: list[Outgoing] = []
+    seen: list[list[int | None]] = []
+    with shop.store.transaction(partial(shop.send_in, posts)) as tx:
+        tx.rms.append(shop.row("second"))
+        tx.after_commit(lambda: seen.append(numbers(posts)))
+    assert seen == [[2]]
+
+
+def test_worker_hears_of_a_commit_before_the_actions_of_its_application(shop: Shop) -> None:
+    posts: list[Outgoing] = []
+    told: list[frozenset[Topic]] = []
+    shop.store.listen(told.append)
+    seen: list[bool] = []
+    with shop.store.transaction(partial(shop.send_in, posts)) as tx:
+        for number in range(MOST_AT_ONCE + 1):
+            tx.rms.append(shop.row(f"message {number}"))
+        tx.after_commit(lambda: seen.append(frozenset({Topic.RMS}) in told))
+    assert posts == [], "they are left to a turn"
+    assert seen == [True]
+
+
+@pytest.mark.parametrize("leaves", [True, False], ids=["application", "engine"])
+def test_action_that_fails_keeps_neither_the_worker_nor_other_actions_from_being_called(
+    shop: Shop, leaves: bool
+) -> None:
+    told: list[frozenset[Topic]] = []
+    shop.store.listen(told.append)
+    called: list[str] = []
+
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError), shop.store.transaction((lambda _: None) if leaves else None) as tx:
+        tx.rms.append(shop.row("second"))
+        tx.after_commit(fail)
+        tx.after_commit(partial(called.append, "the other one"))
+    assert called == ["the other one"]
+    assert told == [frozenset({Topic.RMS})]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mercury.errors import CapabilityError, StorageError
 from mercury.storage.api import BeforeCommit, Topic
-from mercury.storage.application import Ending, Outcome
+from mercury.storage.application import Ending, Outcome, call_each
 from mercury.storage.claims import Claim
 from mercury.storage.memory.attachments import MemoryAttachments, names_of
 from mercury.storage.memory.committed import Committed
@@ -82,7 +82,7 @@ class MemoryTransaction:
             self.outcome = _ROLLED_BACK
             if error is None:
                 if self._before_commit is not None:
-                    self._before_commit(self)
+                    self._send_first(self._before_commit)
                 topics = self._commit()
                 self.outcome = _COMMITTED
         finally:
@@ -90,8 +90,26 @@ class MemoryTransaction:
         if error is None:
             if self.store.counter is not None:
                 self.store.counter(0)
-            for action in self._after_commit:
-                action()
+            self._committed(topics)
+
+    def _send_first(self, before_commit: BeforeCommit) -> None:
+        """Call `before_commit`. The actions that it adds do not wait for those of the application."""
+        of_application, self._after_commit = self._after_commit, []
+        before_commit(self)
+        self._after_commit += of_application
+
+    def _committed(self, topics: frozenset[Topic]) -> None:
+        """After the commit: announce the topics, and call the actions of `after_commit`."""
+        if self._before_commit is not None:
+            self._announce(topics)  # the actions are the application's, which may be slow
+            call_each(self._after_commit)
+            return
+        try:
+            call_each(self._after_commit)
+        finally:
+            self._announce(topics)
+
+    def _announce(self, topics: frozenset[Topic]) -> None:
         if topics:
             self.store.notify(topics, self._appended_only())
 

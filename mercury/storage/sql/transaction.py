@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from mercury.errors import Conflict, DataError, NotActive, StorageError, TransientStorageError
 from mercury.storage.api import BeforeCommit
-from mercury.storage.application import Ending, Outcome
+from mercury.storage.application import Ending, Outcome, call_each
 from mercury.storage.claims import INACTIVE, Claim
 from mercury.storage.sql import claim_guard, round_trips
 from mercury.storage.sql.application_part import ApplicationPart
@@ -164,7 +164,7 @@ class SqlTransaction(ApplicationPart):
                     raise StorageError("the application has rolled back the transaction on its own; nothing is kept")
                 self.close_sessions(keep=True)
                 if self._before_commit is not None:
-                    self._before_commit(self)
+                    self._send_first(self._before_commit)
                 self._complete()
             else:
                 self._roll_back()
@@ -175,6 +175,12 @@ class SqlTransaction(ApplicationPart):
             self._release()
         if error is None:
             self.committed()
+
+    def _send_first(self, before_commit: BeforeCommit) -> None:
+        """Call `before_commit`. The actions that it adds do not wait for those of the application."""
+        of_application, self._after_commit = self._after_commit, []
+        before_commit(self)
+        self._after_commit += of_application
 
     def _complete(self) -> None:
         """Write unsaved changes, check claims and constraints, and commit.
@@ -344,8 +350,17 @@ class SqlTransaction(ApplicationPart):
         """After the commit: announce the topics, and call the actions of `after_commit`."""
         if self.store.counter is not None:
             self.store.counter(self.statements)
-        for action in self._after_commit:
-            action()
+        if self.joined or self._before_commit is not None:
+            self._announce()  # the actions are the application's, which may be slow
+            call_each(self._after_commit)
+            return
+        try:
+            call_each(self._after_commit)
+        finally:
+            self._announce()
+
+    def _announce(self) -> None:
+        """Announce the topics of the commit to the workers, and to other processes if it has not done so."""
         if self._announced is not None:
             self.store.announced(self._announced)
             self.store.notify(self.work(), NOTHING)
