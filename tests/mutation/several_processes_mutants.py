@@ -148,6 +148,14 @@ SEVERAL_PROCESSES = (
         f"{HANGING}::test_process_receives_everything_else_while_a_handler_hangs_in_another_one",
     ),
     several(
+        "what the committer postpones last is answered",
+        "engine.runtime.threads:Runtime.stop",
+        "if thread is self._postponed.thread:",
+        "if thread is self._committer:",
+        "tests/unit/engine/runtime/test_postponed_at_the_end.py::"
+        "test_arrival_that_is_postponed_while_the_process_stops_is_refused",
+    ),
+    several(
         "postponed arrivals do not wait for ever",
         "engine.runtime.postponed:PostponedArrivals.try_again",
         "each.until <= now",

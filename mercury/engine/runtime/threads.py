@@ -199,8 +199,9 @@ class Runtime:
         open_exchanges = self._senders.wait(until)
         self._arrivals.close()
         self._spare.end()
-        self._postponed.end()
         for thread in self._committers:
+            if thread is self._postponed.thread:
+                self._postponed.end()  # last: the others may have postponed what still waited for them
             thread.join(max(LAST_STEP_TIMEOUT, until - time.monotonic()))
         for what in self._engine.running_calls.now():
             log.warning("%s is not over after %.1f s: left behind, %s", what, deadline, self._becomes)
