@@ -9,6 +9,8 @@ RUNNING = "tests/acceptance/test_lone_messages.py"
 SEND, LONE = "engine.source.worker:SourceWorker.send_in", "engine.source.worker:SourceWorker._lone"
 QUIET = "engine.appended:AppendedKeys.is_quiet"
 FAILING = "test_action_that_fails_keeps_neither_the_worker_nor_other_actions_from_being_called"
+KEPT = "tests/storage/test_kept_connection.py"
+SETTING = "test_setting_of_the_application_does_not_outlive_its_transaction"
 LOCK = "storage.sql.rms:SqlRms.lock_appended"
 
 
@@ -206,6 +208,27 @@ LONE_MESSAGES = (
         "COMMITS_AT_ONCE",
         "COMMITS_AT_ONCE.rpartition(' and ')[0]",
         f"{STORED}::test_transaction_whose_commit_may_be_lost_leaves_its_message_to_a_turn",
+    ),
+    lone(
+        "settings of the application end with its transaction",
+        "storage.sql.releasing:release",
+        "driver.grown or driver.changed",
+        "driver.grown",
+        f"{KEPT}::{SETTING}[on its connection-set synchronous_commit = off]",
+    ),
+    lone(
+        "settings of the application end with its transaction, executed later",
+        "storage.sql.application_calls:application_call",
+        " and not changes_session(statement)",
+        "",
+        f"{KEPT}::{SETTING}[executed later-select set_config('synchronous_commit', 'off', false)]",
+    ),
+    lone(
+        "settings of the transaction cost no session",
+        "storage.sql.store_connections",
+        r"(?!\s+(?:local|transaction|constraints)\b)",
+        "",
+        f"{KEPT}::test_session_that_the_application_leaves_as_it_was_is_used_again[set local synchronous_commit = off]",
     ),
     lone(
         "a message with a time is left",

@@ -117,3 +117,54 @@ def test_two_databases_use_the_pool(store: SqlStore) -> None:
     with Coordinator(store, {}, lambda: "process").transaction() as tx:
         begun(tx, 1)
     assert checked_out(store) == 0
+
+
+SETTING = "select current_setting('synchronous_commit'), current_setting('search_path')"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "set synchronous_commit = off",
+        "SET SESSION synchronous_commit TO off",
+        "/* for speed */ set synchronous_commit = off",
+        "select 1; set synchronous_commit = off",
+        "select set_config('synchronous_commit', 'off', false)",
+    ],
+)
+@pytest.mark.parametrize("later", [True, False], ids=["executed later", "on its connection"])
+def test_setting_of_the_application_does_not_outlive_its_transaction(
+    store: SqlStore, statement: str, later: bool
+) -> None:
+    """What Mercury commits with it off may be lost after it was acknowledged."""
+    with store.transaction() as tx:
+        before = tx.connection().execute(text(SETTING)).one()
+    with store.transaction() as tx:
+        if later:
+            tx.execute_later(statement)
+        else:
+            tx.connection().execute(text(statement))
+    with store.transaction() as tx:
+        assert tx.connection().execute(text(SETTING)).one() == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "set local synchronous_commit = off",
+        "set constraints all immediate",
+        "select set_config('synchronous_commit', 'off', true)",
+        "update placed set id = id",
+    ],
+)
+def test_session_that_the_application_leaves_as_it_was_is_used_again(store: SqlStore, statement: str) -> None:
+    def session() -> int:
+        driver = tx.connection().connection.dbapi_connection
+        assert isinstance(driver, StoreConnection)
+        return driver.info.backend_pid
+
+    with store.transaction() as tx:
+        tx.connection().execute(text(statement))
+        before = session()
+    with store.transaction() as tx:
+        assert session() == before

@@ -15,7 +15,7 @@ from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.prepared import Compiled, compile_for
 from mercury.storage.sql.releasing import are_many_bytes
 from mercury.storage.sql.round_trips import Call
-from mercury.storage.sql.store_connections import MOST_REMEMBERED
+from mercury.storage.sql.store_connections import MOST_REMEMBERED, changes_session
 
 #: Characters of a statement in the text of an error.
 LONGEST_SHOWN = 200
@@ -26,12 +26,12 @@ _MAY_WAIT = re.compile(r"\s*(?:insert|update|delete|merge|with|select)\b", re.IG
 def application_call(statement: str, parameters: Mapping[str, Any], dialect: Dialect) -> Call | None:
     """A statement as the driver takes it; ``None`` = it must be executed by itself.
 
-    By itself: what may begin or end a transaction or copy rows, what is too long to be remembered, and values of many
-    bytes, which would be in memory twice.
+    By itself: what may begin or end a transaction or copy rows, what changes the session, what is too long to be
+    remembered, and values of many bytes, which would be in memory twice.
 
     :raises StorageError: a parameter has no value.
     """
-    known = len(statement) <= MOST_REMEMBERED and _MAY_WAIT.match(statement)
+    known = len(statement) <= MOST_REMEMBERED and _MAY_WAIT.match(statement) and not changes_session(statement)
     if not known or are_many_bytes(parameters.values()):
         return None
     compiled, names, brief = _compiled(statement, dialect)

@@ -47,8 +47,8 @@ def are_many_bytes(values: Iterable[object]) -> bool:
 
 
 def release(connection: Connection) -> None:
-    """Return a connection to its pool, or drop it if its session has ended or its buffers have grown. Never raises an
-    `Exception`.
+    """Return a connection to its pool, or drop it if its session has ended or was changed by the application, or its
+    buffers have grown. Never raises an `Exception`.
 
     The outcome is decided already. An error of the driver about a lost session would replace it, and the caller would
     repeat work that is committed.
@@ -57,7 +57,8 @@ def release(connection: Connection) -> None:
         if not connection.invalidated:
             driver: object = connection.connection.dbapi_connection
             own(connection, None)
-            if driver.grown if isinstance(driver, StoreConnection) else connection.info.pop(GROWN, False):
+            own_driver = isinstance(driver, StoreConnection)
+            if driver.grown or driver.changed if own_driver else connection.info.pop(GROWN, False):
                 connection.invalidate()
         connection.close()
     except Exception as error:

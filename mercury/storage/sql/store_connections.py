@@ -16,16 +16,25 @@ from mercury.storage.sql.round_trips import Session
 
 #: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
 DEALLOCATES = re.compile(r"\b(?:drop|alter|rollback|discard|deallocate)\b", re.IGNORECASE)
+#: Statements that change settings of the session, not of the transaction alone. Mercury's own change none.
+SETS = re.compile(
+    r"(?:^|;)(?:\s|--[^\n]*\n|/\*.*?\*/)*"
+    r"(?:set(?!\s+(?:local|transaction|constraints)\b)|reset)\b|\bset_config\b(?!.*\btrue\b)",
+    re.IGNORECASE | re.DOTALL,
+)
 #: The most characters of a statement for which it is remembered whether it may deallocate others.
 MOST_REMEMBERED = 2000
 
 
 class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
-    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others."""
+    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others, and those
+    that change the session."""
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(query, str) or _may_deallocate(query):
             _doubt(self.connection)
+        if isinstance(self.connection, StoreConnection) and (not isinstance(query, str) or changes_session(query)):
+            self.connection.changed = True
         return super().execute(query, *arguments, **options)
 
     def executemany(self, query: Any, *arguments: Any, **options: Any) -> None:
@@ -59,6 +68,8 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self.owner: Owner | None = None
         #: Its buffers have grown: see `releasing.release`.
         self.grown = False
+        #: The application may have changed settings of its session, such as ``synchronous_commit``: likewise.
+        self.changed = False
 
     @classmethod
     def opened(cls, arguments: Sequence[Any], options: Mapping[str, Any]) -> StoreConnection:
@@ -122,6 +133,16 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
 def _may_deallocate(statement: str) -> bool:
     # Statements with literals may be as long as what they store: they are not kept in memory.
     return _searched(statement) if len(statement) <= MOST_REMEMBERED else DEALLOCATES.search(statement) is not None
+
+
+def changes_session(statement: str) -> bool:
+    """Whether a statement may change settings of the session."""
+    return _searched_for_settings(statement) if len(statement) <= MOST_REMEMBERED else bool(SETS.search(statement))
+
+
+@lru_cache(maxsize=512)
+def _searched_for_settings(statement: str) -> bool:
+    return SETS.search(statement) is not None
 
 
 @lru_cache(maxsize=512)
