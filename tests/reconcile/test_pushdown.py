@@ -27,7 +27,7 @@ VALUES = {
     Kind.TEXT: ("text", "''", "'a'", "'A'"),
     Kind.TIMESTAMP: ("timestamptz", "'epoch'", "'2026-01-02 03:04:05.678+00'", "'infinity'"),
     Kind.UUID: ("uuid", "'00000000-0000-0000-0000-000000000000'", "'00000000-0000-0000-0000-000000000001'"),
-    Kind.JSON: ("jsonb", "'null'", "'{}'", "'[1]'"),
+    Kind.JSON: ("jsonb", "'null'", "'{}'", "'[]'", "'[1]'", "'[[]]'", "'[{}]'", "'[[1], 2]'", "'[1, [2]]'"),
     Kind.BOOLEAN: ("boolean", "false", "true"),
     Kind.DATE: ("date", "'epoch'", "'2026-01-02'"),
     Kind.BYTES: ("bytea", "''", "'\\x00ff'"),
