@@ -12,7 +12,7 @@ import json
 import math
 import uuid
 from dataclasses import dataclass
-from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
+from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -21,6 +21,8 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 
 #: Digits of precision, more than any database's decimals have.
 _WIDE = 1000
+#: A context that rounds no number.
+_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class Kind(enum.Enum):
@@ -84,9 +86,8 @@ def canonical(value: Any, field: Field) -> str | None:
             case Kind.BYTES:
                 return (value.encode() if isinstance(value, str) else bytes(value)).hex()
             case Kind.JSON:
-                read = json.loads(value) if isinstance(value, str | bytes) else value
-                return json.dumps(read, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
-    except (ValueError, TypeError, ArithmeticError):
+                return _json_text(_json(value) if isinstance(value, str | bytes) else value)
+    except (ValueError, TypeError, ArithmeticError, RecursionError):
         return str(value)
 
 
@@ -197,6 +198,9 @@ def _decimal_text(number: Decimal, scale: int | None) -> str:
         number = number.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(prec=_WIDE))
     if not number:
         return "0"
+    if abs(number.adjusted()) > _WIDE:
+        # Written out, 1e999999999 would take all memory.
+        return str(number.normalize(_EXACT))
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
@@ -205,6 +209,26 @@ def _float_text(number: float, scale: int | None) -> str:
     if not math.isfinite(number):
         return str(number)
     return repr((round(number, scale) if scale is not None else number) + 0.0)
+
+
+def _json(text: str | bytes) -> Any:
+    """A JSON value whose numbers are exact."""
+    return json.loads(text, parse_float=Decimal, parse_int=Decimal, parse_constant=Decimal)
+
+
+def _json_text(value: Any) -> str:
+    """A JSON value as one text, with its members sorted and its numbers in one notation.
+
+    `json.dumps` writes no decimal as a number.
+    """
+    if isinstance(value, dict):
+        members = (f"{_json_text(str(name))}:{_json_text(value[name])}" for name in sorted(value))
+        return "{" + ",".join(members) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_json_text, value)) + "]"
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return _decimal_text(decimal(value), None)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _date(value: Any) -> datetime.date:

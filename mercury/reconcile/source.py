@@ -152,7 +152,7 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
         try:
             with engine.connect() as connection:
                 if _is_postgres(url):
-                    _read_infinity(connection)
+                    _read_texts(connection)
                     connection = connection.execution_options(
                         isolation_level="REPEATABLE READ", postgresql_readonly=True
                     )
@@ -166,10 +166,12 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
             engine.dispose()
 
 
-def _read_infinity(connection: sa.Connection) -> None:
-    """Load dates that Python cannot represent (`infinity`, years before 1 or after 9999) as texts."""
+def _read_texts(connection: sa.Connection) -> None:
+    """Load as texts the dates that Python cannot represent (`infinity`, years before 1 or after 9999), and JSON, whose
+    numbers Python would round and whose `null` it would take for SQL's."""
     from psycopg import DataError, abc
     from psycopg.types import datetime as types
+    from psycopg.types.string import TextLoader
 
     def lenient(strict: type[abc.Loader]) -> type[abc.Loader]:
         class Lenient(strict):  # type: ignore[valid-type, misc]
@@ -187,6 +189,8 @@ def _read_infinity(connection: sa.Connection) -> None:
         adapters.register_loader("date", lenient(types.DateLoader))
         adapters.register_loader("timestamp", lenient(types.TimestampLoader))
         adapters.register_loader("timestamptz", lenient(types.TimestamptzLoader))
+        adapters.register_loader("json", TextLoader)
+        adapters.register_loader("jsonb", TextLoader)
 
 
 def _with_driver(url: str) -> sa.URL:

@@ -34,6 +34,27 @@ RECONCILES = (
         "test_kinds.py::test_integers_beside_texts_are_not_truth_values",
     ),
     reconciler(
+        "exact numbers in JSON",
+        "kinds:_json",
+        "parse_float=Decimal, parse_int=Decimal, ",
+        "",
+        "test_kinds.py::test_different_values_have_different_texts",
+    ),
+    reconciler(
+        "JSON as PostgreSQL wrote it",
+        "source:_read_texts",
+        'adapters.register_loader("jsonb", TextLoader)',
+        "pass",
+        "test_exact.py::test_json_of_two_postgresql_databases_is_compared_exactly",
+    ),
+    reconciler(
+        "huge numbers are not written out",
+        "kinds:_decimal_text",
+        "return str(number.normalize(_EXACT))",
+        "raise AssertionError",
+        "test_kinds.py::test_a_short_number_does_not_fill_the_memory",
+    ),
+    reconciler(
         "no bounds of integers for a column of texts",
         "plan:has_integers",
         " and side.native(field.name).kind is Kind.INTEGER",

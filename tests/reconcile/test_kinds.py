@@ -34,6 +34,7 @@ EQUAL: tuple[tuple[Kind, tuple[Any, ...]], ...] = (
     (Kind.UUID, (ID, str(ID).upper(), ID.bytes, f"{{{ID}}}", ID.hex)),
     (Kind.BYTES, (b"\x00\xff", bytearray(b"\x00\xff"), memoryview(b"\x00\xff"))),
     (Kind.JSON, ({"b": [1, None], "a": "é"}, '{"a": "\\u00e9",\n "b": [1,null]}', b'{"b":[1,null],"a":"\xc3\xa9"}')),
+    (Kind.JSON, ("[1.50, 0, 100]", "[1.5, -0, 1e2]", [1.5, -0.0, Decimal("100.0")])),
 )
 
 #: Never equal, though close.
@@ -45,7 +46,8 @@ DIFFERENT: tuple[tuple[Kind, tuple[Any, ...]], ...] = (
     (Kind.BOOLEAN, (True, False, "maybe", None)),
     (Kind.TIMESTAMP, (NOON, NOON + datetime.timedelta(microseconds=1), "2026-07-01", "soon", None)),
     (Kind.UUID, (ID, uuid.UUID(int=0), "not one", None)),
-    (Kind.JSON, ("1", '"1"', "[1]", "{}", "{", None)),
+    (Kind.JSON, ("1", '"1"', "[1]", "{}", "{", "[]", "[{}]", "[[]]", "true", "null", '["1.5"]', "[1.5]", None)),
+    (Kind.JSON, ("9007199254740992.5", "9007199254740992.25", "0.1", "0.10000000000000000001", "1e400", "1e401")),
 )
 
 
@@ -57,6 +59,20 @@ def test_equal_values_have_one_text(kind: Kind, values: tuple[Any, ...]) -> None
 @pytest.mark.parametrize(("kind", "values"), DIFFERENT)
 def test_different_values_have_different_texts(kind: Kind, values: tuple[Any, ...]) -> None:
     assert len({canonical(value, Field(name="x", kind=kind)) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("kind", [Kind.DECIMAL, Kind.JSON])
+def test_a_short_number_does_not_fill_the_memory(kind: Kind) -> None:
+    """A peer may have written it."""
+    field = Field(name="x", kind=kind)
+    huge = canonical("1e999999999", field)
+    assert huge == canonical("10.0e999999998", field)
+    assert len(huge or "") < 100
+
+
+def test_json_that_is_nested_too_deeply_keeps_its_text() -> None:
+    text = "[" * 100_000
+    assert canonical(text, Field(name="x", kind=Kind.JSON)) == text
 
 
 @pytest.mark.parametrize("kind", Kind)
