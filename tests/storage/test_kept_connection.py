@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from psycopg.sql import SQL
 from sqlalchemy import Connection, text
 from sqlalchemy.pool import QueuePool
 
@@ -119,6 +123,12 @@ def test_two_databases_use_the_pool(store: SqlStore) -> None:
     assert checked_out(store) == 0
 
 
+def driver_of(tx: Transaction) -> StoreConnection:
+    driver = tx.connection().connection.dbapi_connection
+    assert isinstance(driver, StoreConnection)
+    return driver
+
+
 SETTING = "select current_setting('synchronous_commit'), current_setting('search_path')"
 
 
@@ -158,13 +168,20 @@ def test_setting_of_the_application_does_not_outlive_its_transaction(
     ],
 )
 def test_session_that_the_application_leaves_as_it_was_is_used_again(store: SqlStore, statement: str) -> None:
-    def session() -> int:
-        driver = tx.connection().connection.dbapi_connection
-        assert isinstance(driver, StoreConnection)
-        return driver.info.backend_pid
-
     with store.transaction() as tx:
         tx.connection().execute(text(statement))
-        before = session()
+        before = driver_of(tx).info.backend_pid
     with store.transaction() as tx:
-        assert session() == before
+        assert driver_of(tx).info.backend_pid == before
+
+
+@pytest.mark.parametrize("changed", [True, False], ids=["changed", "left as it was"])
+@pytest.mark.parametrize("given", [str.encode, SQL], ids=["bytes", "composed"])
+def test_statement_that_the_driver_gets_as_no_text_is_looked_at_too(
+    store: SqlStore, given: Callable[[Any], Any], changed: bool
+) -> None:
+    with store.transaction() as tx:
+        driver_of(tx).cursor().execute(given("set work_mem = '5MB'" if changed else "select 1"))
+        before = driver_of(tx).info.backend_pid
+    with store.transaction() as tx:
+        assert (driver_of(tx).info.backend_pid != before) == changed

@@ -57,8 +57,11 @@ def release(connection: Connection) -> None:
         if not connection.invalidated:
             driver: object = connection.connection.dbapi_connection
             own(connection, None)
-            own_driver = isinstance(driver, StoreConnection)
-            if driver.grown or driver.changed if own_driver else connection.info.pop(GROWN, False):
+            if isinstance(driver, StoreConnection):
+                spoilt = driver.grown or driver.changed
+            else:
+                spoilt = bool(connection.info.pop(GROWN, False))
+            if spoilt:
                 connection.invalidate()
         connection.close()
     except Exception as error:

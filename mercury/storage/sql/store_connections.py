@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.sql import Composable
 from psycopg.types.string import BytesBinaryDumper
 
 from mercury.storage.sql.round_trips import Session
@@ -33,7 +34,7 @@ class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(query, str) or _may_deallocate(query):
             _doubt(self.connection)
-        if isinstance(self.connection, StoreConnection) and (not isinstance(query, str) or changes_session(query)):
+        if isinstance(self.connection, StoreConnection) and changes_session(_text(query, self.connection)):
             self.connection.changed = True
         return super().execute(query, *arguments, **options)
 
@@ -133,6 +134,15 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
 def _may_deallocate(statement: str) -> bool:
     # Statements with literals may be as long as what they store: they are not kept in memory.
     return _searched(statement) if len(statement) <= MOST_REMEMBERED else DEALLOCATES.search(statement) is not None
+
+
+def _text(query: Any, connection: StoreConnection) -> str:
+    """The text of a query as psycopg takes it; empty = psycopg refuses it."""
+    if isinstance(query, str):
+        return query
+    if isinstance(query, Composable):
+        return query.as_string(connection)
+    return query.decode(errors="replace") if isinstance(query, bytes) else ""
 
 
 def changes_session(statement: str) -> bool:
