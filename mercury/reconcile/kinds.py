@@ -21,8 +21,6 @@ MICROSECOND = datetime.timedelta(microseconds=1)
 
 #: Digits of precision, more than any database's decimals have.
 _WIDE = 1000
-#: A context that rounds no number.
-_EXACT = Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)
 
 
 class Kind(enum.Enum):
@@ -200,7 +198,7 @@ def _decimal_text(number: Decimal, scale: int | None) -> str:
         return "0"
     if abs(number.adjusted()) > _WIDE:
         # Written out, 1e999999999 would take all memory.
-        return str(number.normalize(_EXACT))
+        return str(number.normalize(Context(prec=MAX_PREC, Emax=MAX_EMAX, Emin=MIN_EMIN)))
     text = format(number, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -282,4 +282,11 @@ OPERATIONS = (
         test="tests/storage/test_operator_commands.py::"
         "test_a_message_that_is_handled_while_an_operator_parks_it_stays_handled",
     ),
+    guard(
+        "a commit of a connection is announced when it is over",
+        "mercury.storage.sql.joining:_follow_commit",
+        "transaction is not None and transaction.is_active",
+        "False",
+        "tests/storage/test_joining.py::test_commit_of_a_connection_that_takes_long_is_heard_of_when_it_is_over",
+    ),
 )

@@ -340,3 +340,24 @@ def test_actions_after_a_joined_commit_run_after_it(place: Place) -> None:
         assert not done.is_set()
         work.commit()
     assert done.is_set()
+
+
+def test_commit_of_a_connection_that_takes_long_is_heard_of_when_it_is_over(place: Place) -> None:
+    """A worker that is called before finds nothing, and looks again only when it polls."""
+    heard, called = threading.Event(), threading.Event()
+    place.mercury.store.listen(lambda _: heard.set())
+    early: list[bool] = []
+
+    def commit_slowly(driver: Any) -> None:
+        early.append(heard.wait(0.3) or called.is_set())
+        commit(driver)
+
+    with place.engine.connect() as work:
+        commit, work.dialect.do_commit = work.dialect.do_commit, commit_slowly  # type: ignore[method-assign]
+        place.place(work, 1)
+        with place.mercury.transaction(work) as tx:
+            tx.after_commit(called.set)
+        work.commit()
+    assert early == [False]
+    eventually(lambda: heard.is_set() and called.is_set(), "it is heard of")
+    assert place.both() == ([1], [1])

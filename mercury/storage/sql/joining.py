@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeGuard
 
-from sqlalchemy import Connection, Engine, TwoPhaseTransaction, event, inspect, select
+from sqlalchemy import Connection, Engine, RootTransaction, TwoPhaseTransaction, event, inspect, select
 
 from mercury.errors import CapabilityError
 from mercury.storage.sql.errors import translated
@@ -25,8 +25,8 @@ ENLIST = (
     "name its engine in Mercury(..., resources={...}), and use mercury.transaction() with tx.session(name) or "
     "tx.connection(name): then Mercury commits in both databases or in none"
 )
-#: Seconds after SQLAlchemy's commit event within which the commit is assumed to be done.
-ROLLBACK_CHECK_DELAY = 0.01
+#: Seconds between two looks whether the commit of a connection is over.
+COMMIT_CHECK_DELAY = 0.01
 
 
 def guard_ends(engine: Engine) -> None:
@@ -63,6 +63,16 @@ def _complete(connection: Connection, *, commit: bool) -> None:
     owner = connection.info.get(OWNER)
     if isinstance(owner, SqlTransaction):
         owner.ended_by_application(commit=commit)
+
+
+def _follow_commit(tx: SqlTransaction, transaction: RootTransaction | None) -> None:
+    """Look until the commit is over: what is announced before is not found, and is not looked for again."""
+    if transaction is not None and transaction.is_active:
+        later = threading.Timer(COMMIT_CHECK_DELAY, _follow_commit, (tx, transaction))
+        later.daemon = True  # a process that ends does not wait for a commit that hangs
+        later.start()
+    else:
+        tx.committed()
 
 
 class Joins:
@@ -133,10 +143,10 @@ class Joins:
             event.listen(connection, "rollback", self._connection_ended)
 
     def _connection_commits(self, connection: Connection) -> None:
-        tx = self._connection_ended(connection)
+        tx, transaction = self._connection_ended(connection), connection.get_transaction()
         if tx is not None:
             # SQLAlchemy has an event just before the commit of a connection, and none after it.
-            threading.Timer(ROLLBACK_CHECK_DELAY, tx.committed).start()
+            _follow_commit(tx, transaction)
 
     def _connection_ended(self, connection: Connection) -> SqlTransaction | None:
         if connection in self._connections.values():
