@@ -210,6 +210,13 @@ LONE_MESSAGES = (
         f"{STORED}::test_transaction_whose_commit_may_be_lost_leaves_its_message_to_a_turn",
     ),
     lone(
+        "a connection that is lost behind the commit",
+        "storage.sql.store_connections:StoreConnection._settle",
+        "contextlib.suppress(psycopg.OperationalError)",
+        "contextlib.nullcontext()",
+        f"{KEPT}::test_connection_that_is_lost_behind_the_commit_changes_no_outcome",
+    ),
+    lone(
         "settings of the application end with its transaction",
         "storage.sql.releasing:release",
         "driver.grown or driver.changed",

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from psycopg import OperationalError
 from psycopg.sql import SQL
 from sqlalchemy import Connection, text
 from sqlalchemy.pool import QueuePool
 
 from mercury.errors import TransientStorageError
 from mercury.storage.api import Transaction
+from mercury.storage.sql.round_trips import Session
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.store_connections import StoreConnection
 from mercury.storage.sql.transaction import SqlTransaction
@@ -127,6 +129,27 @@ def driver_of(tx: Transaction) -> StoreConnection:
     driver = tx.connection().connection.dbapi_connection
     assert isinstance(driver, StoreConnection)
     return driver
+
+
+def test_connection_that_is_lost_behind_the_commit_changes_no_outcome(
+    store: SqlStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction would be repeated, although it is committed."""
+    lost = list[int]()
+
+    def settle(_: Session) -> None:
+        lost.append(1)
+        raise OperationalError("server closed the connection unexpectedly")
+
+    with store.transaction() as tx:
+        before = len(tx.connection().execute(text("select id from placed")).all())
+        tx.connection().execute(text("drop table if exists never_made"))
+        tx.execute_later(INSERT, {"id": 77})
+        monkeypatch.setattr(Session, "settle", settle)
+    assert lost
+    monkeypatch.undo()
+    with store.transaction() as tx:
+        assert len(tx.connection().execute(text("select id from placed")).all()) == before + 1
 
 
 SETTING = "select current_setting('synchronous_commit'), current_setting('search_path')"

@@ -118,9 +118,13 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         return self._tpc is None and self.pgconn.transaction_status == TransactionStatus.IDLE
 
     def _settle(self) -> None:
-        """Find out after a transaction which statements are left, so that the next one need not doubt."""
+        """Find out after a transaction which statements are left, so that the next one need not doubt.
+
+        Raises nothing if the connection is lost: the transaction has ended, and its outcome is known.
+        """
         if self._session is not None and self._session.doubtful and not self.closed:
-            self._session.settle()
+            with contextlib.suppress(psycopg.OperationalError):
+                self._session.settle()
 
     @contextlib.contextmanager
     def transaction(
