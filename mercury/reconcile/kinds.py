@@ -206,7 +206,8 @@ def _decimal_text(number: Decimal, scale: int | None) -> str:
 def _float_text(number: float, scale: int | None) -> str:
     if not math.isfinite(number):
         return str(number)
-    return repr((round(number, scale) if scale is not None else number) + 0.0)
+    # The shortest text of a float is what a database rounds too.
+    return repr(number + 0.0) if scale is None else _decimal_text(decimal(number), scale)
 
 
 def _json(text: str | bytes) -> Any:

@@ -115,12 +115,10 @@ def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
         case Kind.INTEGER:
             return sa.cast(column, sa.BigInteger)
         case Kind.DECIMAL:
-            # A float is cast to numeric by its shortest text, because the direct cast keeps only fifteen digits.
-            number = sa.cast(sa.cast(column, sa.Text), sa.Numeric) if native.kind is Kind.FLOAT else column
-            number = sa.cast(number, sa.Numeric)
+            number = _numeric(column, native)
             return number if field.scale is None else sa.func.round(number, field.scale)
         case Kind.FLOAT:
-            return column if field.scale is None else sa.func.round(sa.cast(column, sa.Numeric), field.scale)
+            return column if field.scale is None else sa.func.round(_numeric(column, native), field.scale)
         case Kind.TEXT:
             text = sa.cast(column, sa.Text)
             return sa.func.rtrim(text) if field.trim else text
@@ -130,6 +128,11 @@ def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
             return sa.cast(moment, sa.dialects.postgresql.TIMESTAMP(timezone=True, precision=digits))
         case Kind.BOOLEAN | Kind.DATE | Kind.UUID | Kind.BYTES | Kind.JSON:
             return column
+
+
+def _numeric(column: sa.ColumnElement[Any], native: Native) -> sa.ColumnElement[Any]:
+    """A column as numeric; a float by its shortest text, because the direct cast keeps only fifteen digits."""
+    return sa.cast(sa.cast(column, sa.Text) if native.kind is Kind.FLOAT else column, sa.Numeric)
 
 
 def row_hash(side: Side, fields: tuple[Field, ...]) -> sa.ColumnElement[int]:

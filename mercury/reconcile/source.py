@@ -161,6 +161,8 @@ def connected(url: str, snapshot: str | None = None) -> Iterator[sa.Connection]:
                     # The exporting session is idle while the tasks read. The results must not depend on its time zone.
                     connection.execute(sa.text("set local idle_in_transaction_session_timeout = 0"))
                     connection.execute(sa.text("set local time zone 'UTC'"))
+                    # With fewer digits, as a database may be set to, different floats have one text.
+                    connection.execute(sa.text("set local extra_float_digits = 1"))
                 yield connection
         finally:
             engine.dispose()

@@ -55,6 +55,20 @@ RECONCILES = (
         "test_kinds.py::test_a_short_number_does_not_fill_the_memory",
     ),
     reconciler(
+        "all digits of a float that is rounded",
+        "pushdown:_numeric",
+        "sa.cast(column, sa.Text) if native.kind is Kind.FLOAT else column",
+        "column",
+        "test_exact.py::test_floats_are_compared_by_all_their_digits_however_the_databases_show_them[2]",
+    ),
+    reconciler(
+        "all digits of a float that is read",
+        "source:connected",
+        "set local extra_float_digits = 1",
+        "select 1",
+        "test_exact.py::test_floats_are_compared_by_all_their_digits_however_the_databases_show_them[None]",
+    ),
+    reconciler(
         "no bounds of integers for a column of texts",
         "plan:has_integers",
         " and side.native(field.name).kind is Kind.INTEGER",

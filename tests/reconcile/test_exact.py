@@ -6,8 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from mercury.reconcile import Config, Verdict, reconcile
-from tests.reconcile.shop import keys
+import pytest
+import sqlalchemy as sa
+
+from mercury.reconcile import Column, Config, Verdict, reconcile
+from tests.reconcile.shop import changed, keys
 from tests.reconcile.test_databases import run, same, table
 
 if TYPE_CHECKING:
@@ -35,3 +38,23 @@ def test_json_of_two_postgresql_databases_is_compared_exactly(
         assert bool(result.computed_here) == (len(compare) > 1)
         assert keys(result, Verdict.ALTERED) == {str(number) for number in range(len(same_values), len(rows))}
         assert result.delivered == len(same_values)
+
+
+@pytest.mark.parametrize("scale", [None, 2])
+def test_floats_are_compared_by_all_their_digits_however_the_databases_show_them(
+    spark: SparkSession, postgres_database: Callable[..., str], scale: int | None
+) -> None:
+    """A float has seventeen digits, a cast to numeric keeps fifteen, and so does a setting of older programs."""
+    urls = postgres_database(), postgres_database()
+    for url, second in zip(urls, ("1234567890123456.5", "1234567890123456.75"), strict=True):
+        run(url, "create table t (id integer, name char(5), f float8)")
+        run(url, f"insert into t values (1, 'a', 2.675), (2, 'b', {second})")
+        with changed(url) as connection:
+            connection.execute(sa.text(f"alter database {sa.make_url(url).database} set extra_float_digits = 0"))
+    given = Config(client=table(urls[0], "t"), server=table(urls[1], "t"), key=same("id"), compare=())
+    compared = (Column(client="f", server="f", scale=scale),)
+    for compare in (compared, (*compared, *same("name"))):
+        result = reconcile(replace(given, compare=compare), spark=spark)
+        assert bool(result.computed_here) == (len(compare) > 1)
+        assert keys(result, Verdict.ALTERED) == {"2"}
+        assert result.delivered == 1

@@ -88,6 +88,8 @@ def test_null_equals_only_null(kind: Kind) -> None:
         (Kind.DECIMAL, 2, "-1.005", "-1.01"),
         (Kind.DECIMAL, 0, "0.4", "0"),
         (Kind.FLOAT, 3, 0.12349, "0.123"),
+        (Kind.FLOAT, 2, 2.675, "2.68"),
+        (Kind.FLOAT, 0, -2.5, "-3"),
         (Kind.TIMESTAMP, 0, NOON, "2026-07-01T12:00:01Z"),
         (Kind.TIMESTAMP, 3, NOON + datetime.timedelta(microseconds=499), "2026-07-01T12:00:00.5Z"),
         (Kind.TIMESTAMP, 6, NOON, "2026-07-01T12:00:00.5Z"),
