@@ -10,6 +10,7 @@ import datetime
 import enum
 import json
 import math
+import re
 import uuid
 from dataclasses import dataclass
 from decimal import MAX_EMAX, MAX_PREC, MIN_EMIN, ROUND_HALF_UP, Context, Decimal, InvalidOperation
@@ -19,6 +20,7 @@ from zoneinfo import ZoneInfo
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
 #: Digits of precision, more than any database's decimals have.
 _WIDE = 1000
 
@@ -69,7 +71,7 @@ def canonical(value: Any, field: Field) -> str | None:
             case Kind.DECIMAL:
                 return _decimal_text(decimal(value), field.scale)
             case Kind.FLOAT:
-                return _float_text(float(value), field.scale)
+                return _float_text(float(_plain(value) if isinstance(value, str) else value), field.scale)
             case Kind.TEXT:
                 text = bytes(value).decode() if isinstance(value, bytes | memoryview) else str(value)
                 return text.rstrip(" ") if field.trim else text
@@ -80,7 +82,7 @@ def canonical(value: Any, field: Field) -> str | None:
             case Kind.TIMESTAMP:
                 return instant_text(microseconds(value, field))
             case Kind.UUID:
-                return str(uuid.UUID(bytes=bytes(value)) if isinstance(value, bytes) else uuid.UUID(str(value)))
+                return str(uuid.UUID(bytes=bytes(value)) if isinstance(value, bytes) else uuid.UUID(_plain(str(value))))
             case Kind.BYTES:
                 return (value.encode() if isinstance(value, str) else bytes(value)).hex()
             case Kind.JSON:
@@ -107,9 +109,10 @@ def boolean(value: Any) -> bool:
 def decimal(value: Any) -> Decimal:
     """A value as a decimal number.
 
-    :raises InvalidOperation: it is not a number.
+    :raises ValueError: it is not a number.
+    :raises InvalidOperation: likewise.
     """
-    return Decimal(repr(value)) if isinstance(value, float) else Decimal(str(value).strip())
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(_plain(str(value).strip()))
 
 
 def microseconds(value: Any, field: Field) -> int:
@@ -180,6 +183,16 @@ _SPECIFIC: tuple[tuple[Kind, tuple[Kind, ...]], ...] = (
 )
 
 
+def _plain(text: str) -> str:
+    """A text without the underscores that Python, and no database, reads over in a number.
+
+    :raises ValueError: it has some.
+    """
+    if "_" in text:
+        raise ValueError(text)
+    return text
+
+
 def _integer(value: Any) -> int:
     if isinstance(value, int):
         return int(value)
@@ -233,7 +246,7 @@ def _json_text(value: Any) -> str:
 def _date(value: Any) -> datetime.date:
     if isinstance(value, datetime.datetime):
         return value.date()
-    return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(str(value).strip()[:10])
+    return value if isinstance(value, datetime.date) else _moment(value).date()
 
 
 def _moment(value: Any) -> datetime.datetime:
@@ -241,4 +254,7 @@ def _moment(value: Any) -> datetime.datetime:
         return value
     if isinstance(value, datetime.date):
         return datetime.datetime(value.year, value.month, value.day)  # noqa: DTZ001  the caller gives the zone
-    return datetime.datetime.fromisoformat(str(value).strip())
+    text = str(value).strip()
+    if _DAY.match(text) and text[10:11] not in ("", " ", "T", "t"):
+        raise ValueError(text)  # Python takes any character there
+    return datetime.datetime.fromisoformat(text)

@@ -69,6 +69,20 @@ RECONCILES = (
         "test_exact.py::test_floats_are_compared_by_all_their_digits_however_the_databases_show_them[None]",
     ),
     reconciler(
+        "underscores are no digits",
+        "kinds:_plain",
+        "raise ValueError(text)",
+        "pass",
+        "test_kinds.py::test_different_values_have_different_texts",
+    ),
+    reconciler(
+        "nothing else between date and time",
+        "kinds:_moment",
+        "raise ValueError(text)",
+        "pass",
+        "test_kinds.py::test_different_values_have_different_texts",
+    ),
+    reconciler(
         "no bounds of integers for a column of texts",
         "plan:has_integers",
         " and side.native(field.name).kind is Kind.INTEGER",

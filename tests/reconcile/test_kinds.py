@@ -46,6 +46,12 @@ DIFFERENT: tuple[tuple[Kind, tuple[Any, ...]], ...] = (
     (Kind.BOOLEAN, (True, False, "maybe", None)),
     (Kind.TIMESTAMP, (NOON, NOON + datetime.timedelta(microseconds=1), "2026-07-01", "soon", None)),
     (Kind.UUID, (ID, uuid.UUID(int=0), "not one", None)),
+    (Kind.INTEGER, (1000, "1_000")),
+    (Kind.DECIMAL, (1000, "1_000")),
+    (Kind.FLOAT, (1000.0, "1_000")),
+    (Kind.DATE, ("2026-01-01", "2026-01-01xyz", "2026-01-01x12:00", "2026-01-011", "2026-01-01 soon", None)),
+    (Kind.TIMESTAMP, ("2026-01-01 12:00", "2026-01-01x12:00", "2026-01-01512:00", "2026-01-01 12:00xyz")),
+    (Kind.UUID, (uuid.UUID(int=1), "0_" + "1".zfill(30))),
     (Kind.JSON, ("1", '"1"', "[1]", "{}", "{", "[]", "[{}]", "[[]]", "true", "null", '["1.5"]', "[1.5]", None)),
     (Kind.JSON, ("9007199254740992.5", "9007199254740992.25", "0.1", "0.10000000000000000001", "1e400", "1e401")),
 )
