@@ -158,10 +158,8 @@ def _among(side: Side, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
     match field.kind:
         case Kind.INTEGER if native in (Kind.INTEGER, Kind.DECIMAL):
             return column.in_([int(text) for text in texts if text.lstrip("-").isdigit()])
-        case Kind.INTEGER if native is Kind.TEXT:
+        case Kind.TEXT | Kind.INTEGER if Kind.TEXT in (field.kind, native):
             # PostgreSQL compares no text with an integer. An integer in another notation is not found.
-            return column.in_(texts)
-        case Kind.TEXT:
             return column.in_(texts)
         case Kind.UUID:
             return sa.func.lower(sa.cast(column, sa.String(36))).in_(texts)

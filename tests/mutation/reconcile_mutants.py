@@ -83,6 +83,20 @@ RECONCILES = (
         "test_kinds.py::test_different_values_have_different_texts",
     ),
     reconciler(
+        "no integers among texts",
+        "differences:_among",
+        "if native in (Kind.INTEGER, Kind.DECIMAL)",
+        "if True",
+        "test_places.py::test_newer_rows_are_found_by_keys_that_one_side_stores_as_texts[text-integer]",
+    ),
+    reconciler(
+        "texts among integers are looked for",
+        "differences:_among",
+        "if Kind.TEXT in (field.kind, native)",
+        "if field.kind is Kind.TEXT",
+        "test_places.py::test_newer_rows_are_found_by_keys_that_one_side_stores_as_texts[text-integer]",
+    ),
+    reconciler(
         "no bounds of integers for a column of texts",
         "plan:has_integers",
         " and side.native(field.name).kind is Kind.INTEGER",

@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import make_url
 
-from mercury.reconcile import Verdict, Where, reconcile
+from mercury.reconcile import Column, Config, Table, Verdict, Where, reconcile
 from mercury.reconcile.differences import current_client_keys, find_differences
 from mercury.reconcile.places import Found, Places
 from mercury.reconcile.planning import make_plan
@@ -332,3 +332,24 @@ def test_rows_that_are_newer_than_the_clients_snapshot_are_not_unexpected(
         ("5", Verdict.UNEXPECTED, None),
         ("1", Verdict.MISSING, Where.LOST),
     ]
+
+
+@pytest.mark.parametrize(("client_type", "server_type"), [("text", "integer"), ("text", "text"), ("integer", "text")])
+def test_newer_rows_are_found_by_keys_that_one_side_stores_as_texts(
+    postgres_database: Callable[..., str], client_type: str, server_type: str
+) -> None:
+    """Otherwise the comparison would end in the database's error, or report rows that the client has by now."""
+    urls = postgres_database(), postgres_database()
+    for url, its in zip(urls, (client_type, server_type), strict=True):
+        with changed(url) as connection:
+            connection.execute(sa.text(f"create table t (id {its})"))
+    client, server = (Table(url=url, name="t") for url in urls)
+    given = Config(client=client, server=server, key=(Column(client="id", server="id"),), compare=())
+    with held(urls[0], "t", None) as ours, held(urls[1], "t", None) as theirs:
+        plan, *_ = make_plan(given, ours, theirs, 2)
+        with changed(urls[0]) as connection:
+            connection.execute(sa.text("insert into t values ('4')"))
+        judged = [Judged(key=(key,), verdict=Verdict.UNEXPECTED, client_count=0, server_count=1) for key in ("4", "5")]
+        current = current_client_keys(plan)
+        found = list(find_differences(judged, plan=plan, places=Nowhere(), runs=(), current_keys=current))
+    assert [each and each.key for each in found] == [None, "5"]
