@@ -109,14 +109,11 @@ class DeadLetters:
     ) -> None:
         now = self._clock()
         with self._store.transaction() as tx:
-            why = _refusals(tx, letters, allow_duplicate)
+            why = refusals(tx, letters, allow_duplicate)
             accepted = [letter for letter in letters if letter.id not in why]
             taken = [letter for letter in accepted if tx.dead_letters.delete(letter.id) is not None]
             for letter in taken:
-                if letter.direction is Direction.OUTBOUND:
-                    tx.rms.append(redriven_outbound(letter, now))
-                else:
-                    deliver(tx, letter, now)
+                redrive(tx, letter, now)
         refused += ((letter, why[letter.id]) for letter in letters if letter.id in why)
         done += taken
         for letter in taken:
@@ -128,12 +125,20 @@ def order(letter: DeadLetter) -> tuple[float, bool, int]:
     return letter.dead_at, letter.number is None, letter.number or 0
 
 
-def _refusals(tx: Transaction, letters: Sequence[DeadLetter], allow_duplicate: bool) -> dict[str, str]:
-    """Why some of these letters stay dead letters, by identifier."""
+def refusals(
+    tx: Transaction,
+    letters: Sequence[DeadLetter],
+    allow_duplicate: bool,
+    further: Callable[[DeadLetter], str | None] = lambda _: None,
+) -> dict[str, str]:
+    """Why some of these letters stay dead letters, by identifier; the others are redriven in this order.
+
+    :param further: returns why a letter that can be redriven stays nevertheless; ``None`` = it does not.
+    """
     waiting = set(tx.rms.rows([letter.message_id for letter in letters if letter.message_id]))
     found: dict[str, str] = {}
     for letter in letters:
-        why = refusal(tx, letter, waiting, allow_duplicate)
+        why = refusal(tx, letter, waiting, allow_duplicate) or further(letter)
         if why is not None:
             found[letter.id] = why
         elif letter.direction is Direction.OUTBOUND and letter.message_id is not None:
@@ -169,7 +174,15 @@ def _fetched(tx: Transaction, channel: Channel) -> bool:
     return bool(records) and records[-1].machine.takes_messages
 
 
-def deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
+def redrive(tx: Transaction, letter: DeadLetter, now: float) -> None:
+    """Send or deliver the message of a letter again, in the transaction that deletes the letter."""
+    if letter.direction is Direction.OUTBOUND:
+        tx.rms.append(redriven_outbound(letter, now))
+    else:
+        _deliver(tx, letter, now)
+
+
+def _deliver(tx: Transaction, letter: DeadLetter, now: float) -> None:
     """Put the message of an inbound letter into a new buffer, which is deleted with it. Its old sequence does not
     change."""
     message = redriven_inbound(letter, f"{REDRIVEN}{letter.id}", now)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mercury.client.dead_letters import BATCH, deliver, order, refusal
+from mercury.client.dead_letters import BATCH, order, redrive, refusal, refusals
 from mercury.engine.addresses import split_url
 from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import ConfigurationError
@@ -14,15 +14,12 @@ from mercury.operations.acting import NotPossible, entry_of
 from mercury.statemachine.effects import Certainty
 from mercury.storage.audit import Actor, AuditEntry, TargetKind
 from mercury.storage.bulk import BulkAction
-from mercury.storage.letters import DeadLetter, Direction, LetterFilter, redriven_outbound
+from mercury.storage.letters import DeadLetter, Direction, LetterFilter
 from mercury.storage.records import Role, SequenceKey
 from mercury.storage.sql import steering
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.wire.payload import check_payload
-
-#: Two dead letters of one transaction have this MessageID.
-WAITING = "a message with its MessageID is waiting already"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +127,7 @@ class LetterActions:
                 new = replace(new, element=checked.name)
             now = self._clock()
             tx.dead_letters.remove([identifier])
-            _again(tx, new, now)
+            redrive(tx, new, now)
             before, after = {"payload": _digest(letter.payload)}, {"payload": _digest(checked.xml)}
             after["message_id"] = str(new.message_id)
             kind = TargetKind.DEAD_LETTER
@@ -150,7 +147,7 @@ class LetterActions:
         tx.dead_letters.remove([letter.id for letter in taken])
         if work.action is not BulkAction.DISCARD:
             for letter in taken:
-                _again(tx, letter if work.endpoint is None else _redirected(letter, work.endpoint), now)
+                redrive(tx, letter if work.endpoint is None else _redirected(letter, work.endpoint), now)
         steering.note(tx, *(_entry(letter, work, now) for letter in taken))
         return Handled(done=tuple(letter.id for letter in taken), refused=tuple(why.items()))
 
@@ -184,24 +181,9 @@ def _refusals(tx: SqlTransaction, letters: Sequence[DeadLetter], work: LetterWor
     """Why some of these letters stay dead letters, by identifier."""
     if work.action is BulkAction.DISCARD:
         return {}
-    waiting = set(tx.rms.rows([letter.message_id for letter in letters if letter.message_id]))
-    found: dict[str, str] = {}
-    for letter in letters:
-        why = refusal(tx, letter, waiting, work.allow_duplicate)
-        if why is None and work.action is BulkAction.REDIRECT:
-            why = _not_redirected(letter)
-        if why is not None:
-            found[letter.id] = why
-        elif letter.direction is Direction.OUTBOUND and letter.message_id is not None:
-            waiting.add(letter.message_id)
-    return found
-
-
-def _again(tx: SqlTransaction, letter: DeadLetter, now: float) -> None:
-    if letter.direction is Direction.OUTBOUND:
-        tx.rms.append(redriven_outbound(letter, now))
-    else:
-        deliver(tx, letter, now)
+    if work.action is BulkAction.REDIRECT:
+        return refusals(tx, letters, work.allow_duplicate, _not_redirected)
+    return refusals(tx, letters, work.allow_duplicate)
 
 
 def _not_redirected(letter: DeadLetter) -> str | None:

@@ -264,7 +264,7 @@ OPERATIONS = (
     ),
     guard(
         "two letters of one message",
-        "mercury.client.dead_letters:_refusals",
+        "mercury.client.dead_letters:refusals",
         "waiting.add(letter.message_id)",
         "pass",
         "tests/storage/test_dead_letters.py::test_of_two_letters_of_one_message_one_is_redriven",
