@@ -32,7 +32,7 @@ class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
     that change the session."""
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
-        if not isinstance(query, str) or _may_deallocate(query):
+        if not isinstance(query, str) or _has(DEALLOCATES, query):
             _doubt(self.connection)
         if isinstance(self.connection, StoreConnection) and changes_session(_text(query, self.connection)):
             self.connection.changed = True
@@ -135,11 +135,6 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
             yield transaction
 
 
-def _may_deallocate(statement: str) -> bool:
-    # Statements with literals may be as long as what they store: they are not kept in memory.
-    return _searched(statement) if len(statement) <= MOST_REMEMBERED else DEALLOCATES.search(statement) is not None
-
-
 def _text(query: Any, connection: StoreConnection) -> str:
     """The text of a query as psycopg takes it; empty = psycopg refuses it."""
     if isinstance(query, str):
@@ -151,17 +146,19 @@ def _text(query: Any, connection: StoreConnection) -> str:
 
 def changes_session(statement: str) -> bool:
     """Whether a statement may change settings of the session."""
-    return _searched_for_settings(statement) if len(statement) <= MOST_REMEMBERED else bool(SETS.search(statement))
+    return _has(SETS, statement)
 
 
-@lru_cache(maxsize=512)
-def _searched_for_settings(statement: str) -> bool:
-    return SETS.search(statement) is not None
+def _has(sought: re.Pattern[str], statement: str) -> bool:
+    # Statements with literals may be as long as what they store: they are not kept in memory.
+    if len(statement) > MOST_REMEMBERED:
+        return sought.search(statement) is not None
+    return _searched(sought, statement)
 
 
-@lru_cache(maxsize=512)
-def _searched(statement: str) -> bool:
-    return DEALLOCATES.search(statement) is not None
+@lru_cache(maxsize=1024)
+def _searched(sought: re.Pattern[str], statement: str) -> bool:
+    return sought.search(statement) is not None
 
 
 def _doubt(connection: object) -> None:
