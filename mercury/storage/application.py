@@ -90,7 +90,8 @@ class Transaction(Protocol):
 
 
 def call_each(actions: Iterable[Callable[[], None]]) -> None:
-    """Call actions of `Transaction.after_commit`, all of them even if some fail.
+    """Call what follows a commit, all of it even if some fails: the actions of `Transaction.after_commit`, and the
+    announcement of the commit.
 
     :raises BaseException: the first error.
     """

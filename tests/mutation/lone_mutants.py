@@ -149,8 +149,8 @@ LONE_MESSAGES = (
     lone(
         "an action that fails does not keep the worker from being called",
         "storage.sql.transaction:SqlTransaction.committed",
-        "        finally:\n            self._announce()",
-        "        finally:\n            pass\n        self._announce()",
+        "call_each((*self._after_commit, self._announce))",
+        "call_each(self._after_commit)\n            self._announce()",
         f"{STORED}::{FAILING}[sqlite-engine]",
     ),
     lone(
@@ -170,8 +170,8 @@ LONE_MESSAGES = (
     lone(
         "an action that fails does not keep the worker from being called in memory",
         "storage.memory.transaction:MemoryTransaction._committed",
-        "        finally:\n            self._announce(topics)",
-        "        finally:\n            pass\n        self._announce(topics)",
+        "call_each((*self._after_commit, announce))",
+        "call_each(self._after_commit)\n            announce()",
         f"{STORED}::{FAILING}[memory-engine]",
     ),
     lone(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 STAGE = "tests/storage/test_stage.py"
+ALTERED = f"{STAGE}::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled"
+GAPS = f"{STAGE}::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior"
 
 STAGES = (
     Mutant(
@@ -112,8 +114,7 @@ STAGES = (
     Mutant(
         "dead letters of a sequence closed in the store cut its buffer",
         (Change("mercury.engine.stage.moving:_take", "if CLOSED_IN_STORE in letters and", "if False and"),),
-        test=f"{STAGE}"
-        "::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior",
+        test=GAPS,
     ),
     Mutant(
         "stage searches for damaged rows that have lost their place",
@@ -124,8 +125,7 @@ STAGES = (
                 "if True:",
             ),
         ),
-        test=f"{STAGE}"
-        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+        test=ALTERED,
     ),
     Mutant(
         "row of a stage with the number of another message",
@@ -136,8 +136,7 @@ STAGES = (
                 "if False:",
             ),
         ),
-        test=f"{STAGE}"
-        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+        test=ALTERED,
     ),
     Mutant(
         "gap among the messages of a stage whose numbers have come",
@@ -148,8 +147,7 @@ STAGES = (
                 "return False and any(True for",
             ),
         ),
-        test=f"{STAGE}"
-        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+        test=ALTERED,
     ),
     Mutant(
         "misplaced rows leave the stage with their messages",
@@ -160,8 +158,7 @@ STAGES = (
                 "()",
             ),
         ),
-        test=f"{STAGE}"
-        "::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled",
+        test=ALTERED,
     ),
     Mutant(
         "misplaced rows of a stage that name their sequence come first",
@@ -177,8 +174,7 @@ STAGES = (
     Mutant(
         "what a finished buffer has discarded does not wait",
         (Change("mercury.statemachine.invoker:InvokerBuffer.waiting", "0 if self.finished else ", ""),),
-        test=f"{STAGE}"
-        "::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior",
+        test=GAPS,
     ),
     Mutant(
         "state of a sequence follows from its lost messages",

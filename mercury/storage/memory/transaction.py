@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from mercury.errors import CapabilityError, StorageError
@@ -100,14 +101,11 @@ class MemoryTransaction:
 
     def _committed(self, topics: frozenset[Topic]) -> None:
         """After the commit: announce the topics, and call the actions of `after_commit`."""
+        announce = partial(self._announce, topics)
         if self._before_commit is not None:
-            self._announce(topics)  # the actions are the application's, which may be slow
-            call_each(self._after_commit)
-            return
-        try:
-            call_each(self._after_commit)
-        finally:
-            self._announce(topics)
+            call_each((announce, *self._after_commit))  # the actions are the application's, which may be slow
+        else:
+            call_each((*self._after_commit, announce))
 
     def _announce(self, topics: frozenset[Topic]) -> None:
         if topics:

@@ -351,13 +351,9 @@ class SqlTransaction(ApplicationPart):
         if self.store.counter is not None:
             self.store.counter(self.statements)
         if self.joined or self._before_commit is not None:
-            self._announce()  # the actions are the application's, which may be slow
-            call_each(self._after_commit)
-            return
-        try:
-            call_each(self._after_commit)
-        finally:
-            self._announce()
+            call_each((self._announce, *self._after_commit))  # the actions are the application's, which may be slow
+        else:
+            call_each((*self._after_commit, self._announce))
 
     def _announce(self) -> None:
         """Announce the topics of the commit to the workers, and to other processes if it has not done so."""
