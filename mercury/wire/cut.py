@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from mercury.wire.scan import Node, refused
 from mercury.wire.values import escape_attribute
@@ -39,13 +40,21 @@ _PIECE = 64 * 1024
 
 #: After so many places where a prefix is the end of a longer word, `uses` stops searching, and returns ``True``.
 _MAX_SEARCHES = 1000
-#: After so many ends of words before colons all prefixes count as used: a word of a message that means no good has as
-#: many ends as there are prefixes.
-_MAX_STEPS = 500_000
+#: After so many ends of words before colons in one document all prefixes count as used: a word of a message that means
+#: no good has as many ends as there are prefixes.
+MAX_STEPS = 500_000
+
+
+@dataclass(slots=True)
+class Steps:
+    """How long all elements of one document may still be searched for prefixes: a batch has hundreds of elements."""
+
+    left: int = MAX_STEPS
 
 
 class Allowance:
-    """Limits the bytes of namespace declarations that are added to the elements cut out of one document.
+    """Limits the bytes of namespace declarations that are added to the elements cut out of one document, and the search
+    for the prefixes that they use.
 
     Each element gets a copy of the declarations that it uses. Without a limit, a small message with long namespaces
     and many header blocks would become a large one.
@@ -54,6 +63,7 @@ class Allowance:
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._left = limit
+        self.steps = Steps()
 
     def take(self, size: int) -> None:
         """Use up ``size`` bytes.
@@ -68,14 +78,16 @@ class Allowance:
 def cut(data: bytes, node: Node, allowance: Allowance | None = None) -> bytes:
     """The element of ``node``, cut out of the document ``data``, with all declarations that it uses.
 
-    :param allowance: the limit for the declarations that are added; ``None`` = there is no limit.
+    :param allowance: the limits for what is cut out of the document; ``None`` = the declarations that are added have no
+        limit, and the search for prefixes has one of its own.
     :raises MessageRefused: the declarations need more than what is left of the allowance.
     """
     xml = data[node.start : _end(data, node)]
     around = node.outer.all()
     if node.scope is not node.outer:
         around = {prefix: uri for prefix, uri in around.items() if prefix not in node.scope.declared}
-    used = _used(xml, [prefix for prefix in around if prefix])
+    steps = allowance.steps if allowance is not None else Steps()
+    used = _used(xml, [prefix for prefix in around if prefix], steps)
     needed = {}
     for prefix, uri in around.items():
         if not prefix:
@@ -150,9 +162,13 @@ def uses(plain: bytes, prefix: str) -> bool:
 
 
 class Prefixes:
-    """Many prefixes, each of which `uses` could be asked about: an element is read once for all of them."""
+    """Many prefixes, each of which `uses` could be asked about: an element is read once for all of them.
 
-    def __init__(self, prefixes: Collection[str]) -> None:
+    :param steps: the limit of the document that the elements are in.
+    """
+
+    def __init__(self, prefixes: Collection[str], steps: Steps) -> None:
+        self._steps = steps
         self._sought = {prefix.encode(): prefix for prefix in prefixes}
         self._lengths = sorted({len(prefix) for prefix in self._sought})
 
@@ -162,30 +178,28 @@ class Prefixes:
         :param plain: what `searchable` returned for an element, so it begins with "<".
         """
         found: set[str] = set()
-        at = steps = 0
-        while at < len(plain):
+        at = 0
+        while at < len(plain) and self._steps.left >= 0:
             end = plain.find(b":", at + _PIECE) + 1 or len(plain)  # no word goes on behind its colon
             for word in set(WORD_BEFORE_COLON.findall(plain, at, end)):
                 for length in self._lengths:
                     begin = len(word) - length
                     if begin < 0:
                         break
-                    steps += 1
+                    self._steps.left -= 1
                     if (begin == 0 or word[begin - 1] not in LETTERS) and word[begin:] in self._sought:
                         found.add(self._sought[word[begin:]])
-                if steps > _MAX_STEPS:
-                    return self._sought.values()
             at = end
-        return found
+        return found if self._steps.left >= 0 else self._sought.values()
 
 
-def _used(xml: bytes, prefixes: Collection[str]) -> Collection[str]:
+def _used(xml: bytes, prefixes: Collection[str], steps: Steps) -> Collection[str]:
     """Those of the prefixes declared around an element that it uses."""
     if not prefixes:
         return ()
     plain = searchable(xml)
     if len(prefixes) > FEW_PREFIXES:
-        return Prefixes(prefixes).used_in(plain)
+        return Prefixes(prefixes, steps).used_in(plain)
     return [prefix for prefix in prefixes if uses(plain, prefix)]
 
 

@@ -14,7 +14,7 @@ from xml.parsers import expat
 from lxml import etree
 
 from mercury.errors import PayloadError
-from mercury.wire.cut import NAME, START_TAG, Prefixes, searchable, uses
+from mercury.wire.cut import NAME, START_TAG, Prefixes, Steps, searchable, uses
 from mercury.wire.mapping_parse import cut, parsed, refuse_doctype
 from mercury.wire.mapping_types import Misfit, escape_attribute
 from mercury.wire.own_thread import in_own_thread
@@ -58,7 +58,7 @@ class Fragments:
         builder = _Builder(self._data)
         self.root = builder.root
         self._names = builder.prefixes
-        self._prefixes = Prefixes(self._names)
+        self._prefixes = Prefixes(self._names, Steps())
         self._attributes: dict[tuple[str, str], bytes] = {}
 
     def content(self, element: Located) -> bytes:

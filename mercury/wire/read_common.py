@@ -17,17 +17,17 @@ class Document:
     #: The message in UTF-8; nodes have offsets in these bytes.
     data: bytes
     limits: Limits
-    _allowance: Allowance = field(init=False)
+    allowance: Allowance = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_allowance", Allowance(self.limits.max_declarations_bytes))
+        object.__setattr__(self, "allowance", Allowance(self.limits.max_declarations_bytes))
 
     def cut(self, node: Node) -> bytes:
         """The element as XML with all declarations that it uses.
 
         :raises MessageRefused: the declarations added to the elements cut out so far are above the limit.
         """
-        return cut(self.data, node, self._allowance)
+        return cut(self.data, node, self.allowance)
 
     def uri(self, node: Node) -> str:
         """The URI in ``node`` without blanks around it (ACT-11); "" if ``node`` is empty.

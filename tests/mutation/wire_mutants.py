@@ -598,8 +598,25 @@ WIRE = (
     ),
     Mutant(
         "cut: steps of the search for prefixes",
-        (Change("mercury.wire.cut:Prefixes.used_in", "if steps > _MAX_STEPS:", "if False:"),),
+        (
+            Change(
+                "mercury.wire.cut:Prefixes.used_in",
+                "return found if self._steps.left >= 0 else self._sought.values()",
+                "return found",
+            ),
+        ),
         test="tests/unit/wire/test_cut.py::test_all_prefixes_count_as_used_once_finding_them_takes_too_long",
+    ),
+    Mutant(
+        "cut: steps of the search in a batch",
+        (
+            Change(
+                "mercury.wire.cut:cut",
+                "steps = allowance.steps if allowance is not None else Steps()",
+                "steps = Steps()",
+            ),
+        ),
+        test="tests/unit/wire/test_cut.py::test_elements_of_one_document_share_the_limit_on_the_search_for_prefixes",
     ),
     Mutant(
         "limit: envelope of a message in a file",

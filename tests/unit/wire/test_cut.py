@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mercury.wire import cut as module
-from mercury.wire.cut import FEW_PREFIXES, Prefixes, cut, searchable, uses
+from mercury.wire.cut import FEW_PREFIXES, Prefixes, Steps, cut, searchable, uses
+from mercury.wire.read_common import Document
 from mercury.wire.scan import DEFAULT_LIMITS, Scanner
 
 from .test_fuzz import wire
@@ -55,7 +56,7 @@ def test_prefixes_are_found_by_one_reading_as_by_a_search_for_each(text: str, pi
     plain = searchable(f"<c>{text}</c>".encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PIECE", piece)
-        assert set(Prefixes(PREFIXES).used_in(plain)) == {prefix for prefix in PREFIXES if uses(plain, prefix)}
+        assert set(Prefixes(PREFIXES, Steps()).used_in(plain)) == {prefix for prefix in PREFIXES if uses(plain, prefix)}
 
 
 def test_declarations_are_in_the_order_of_those_around_the_element() -> None:
@@ -68,15 +69,25 @@ def test_declarations_are_in_the_order_of_those_around_the_element() -> None:
 
 def test_prefix_behind_very_many_words_that_end_like_it_is_judged_as_it_is() -> None:
     plain = b"<c>" + b"xa: " * 5000 + b"</c>"
-    assert Prefixes(["a"]).used_in(plain) == set()
-    assert Prefixes(["a"]).used_in(plain + b"a:") == {"a"}
+    assert Prefixes(["a"], Steps()).used_in(plain) == set()
+    assert Prefixes(["a"], Steps()).used_in(plain + b"a:") == {"a"}
 
 
-def test_all_prefixes_count_as_used_once_finding_them_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_prefixes_count_as_used_once_finding_them_takes_too_long() -> None:
     """A word has as many ends as there are lengths of prefixes: a message of 8 MB would take seconds."""
     plain = b"<c>" + b"".join(b"1....%d: " % number for number in range(50)) + b"</c>"
-    several = Prefixes(["a", "bb", "ccc"])
-    monkeypatch.setattr(module, "_MAX_STEPS", 150)
-    assert several.used_in(plain) == set()
-    monkeypatch.setattr(module, "_MAX_STEPS", 149)
-    assert set(several.used_in(plain)) == {"a", "bb", "ccc"}
+    several = ["a", "bb", "ccc"]
+    assert Prefixes(several, Steps(150)).used_in(plain) == set()
+    assert set(Prefixes(several, Steps(149)).used_in(plain)) == set(several)
+
+
+def test_elements_of_one_document_share_the_limit_on_the_search_for_prefixes() -> None:
+    """Otherwise a batch of 256 elements could take 256 times as long as one element."""
+    names = [f"p{number}" for number in range(FEW_PREFIXES + 1)]
+    declared = " ".join(f"xmlns:{name}='urn:{name}'" for name in names)
+    elements = b"".join(b"<c>" + b" ".join(b"1...%d:" % word for word in range(40)) + b"</c>" for _ in range(4))
+    data = b"<r " + declared.encode() + b">" + elements + b"</r>"
+    document = Document(data, DEFAULT_LIMITS)
+    document.allowance.steps.left = 40 * 2 * 2
+    nodes = Scanner(data, DEFAULT_LIMITS, levels=2).run().children
+    assert [document.cut(node).count(b"xmlns:") for node in nodes] == [0, 0, len(names), len(names)]
