@@ -1,20 +1,27 @@
-"""Each guard is removed in a copy of the tree, and its test must fail."""
+"""Each guard is removed in a copy of the tree, and its test must fail. These are some of the guards, others with each
+change of the code; `make mutants` removes all of them."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from tests.mutation.mutant import Change, Mutant
 from tests.mutation.mutants import MUTANTS
-from tests.mutation.run import Trees, caught, copy_tree, environment, passing, take_out
-from tests.mutation.symbols import MovedGuardError
+from tests.mutation.part import PARTS, mutants_in, part_of
+from tests.mutation.run import ROOT, Trees, caught, copy_tree, environment, passing, take_out
+from tests.mutation.symbols import MovedGuardError, replaced
 from tests.postgres import PostgresServer
 from tests.prepared import PreparedProcess, prepared_process
+
+#: Those whose turn it is.
+CHOSEN = tuple(mutants_in(part_of(ROOT), MUTANTS))
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +62,12 @@ def verdicts(
     every = any(
         item.originalname == test_every_test_that_has_caught_a_mutant_passes_with_all_guards.__name__ for item in items
     )
-    asked = [mutant for mutant in MUTANTS if every or mutant.name in chosen]
+    asked = [mutant for mutant in CHOSEN if every or mutant.name in chosen]
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         yield {mutant.name: pool.submit(caught, mutant, trees, process, postgres) for mutant in asked}
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
+@pytest.mark.parametrize("mutant", CHOSEN, ids=lambda mutant: mutant.name)
 def test_without_its_guard_mercury_fails_a_check(mutant: Mutant, verdicts: dict[str, Future[tuple[bool, str]]]) -> None:
     was_caught, how = verdicts[mutant.name].result()
     assert was_caught, f"nothing failed without it: {how}"
@@ -98,7 +105,7 @@ def test_every_test_that_has_caught_a_mutant_passes_with_all_guards(
     verdicts: dict[str, Future[tuple[bool, str]]], whole: Path, postgres: str
 ) -> None:
     """Otherwise "caught" would mean nothing here too."""
-    of_tests = [verdicts[mutant.name].result() for mutant in MUTANTS if mutant.test]
+    of_tests = [verdicts[mutant.name].result() for mutant in CHOSEN if mutant.test]
     failed = sorted({how for was_caught, how in of_tests if was_caught})
     assert failed
     passed, output = passing(failed, whole, postgres)
@@ -127,6 +134,34 @@ def test_a_tree_is_whole_again_when_the_next_mutant_gets_it(tmp_path: Path) -> N
         assert second == first
         assert [(path.name, path.read_text()) for path in second.iterdir()] == [("file.py", "guarded = True\n")]
     assert (whole / "file.py").read_text() == "guarded = True\n"
+
+
+def test_every_mutant_finds_its_guard_and_its_test() -> None:
+    """Also those that are not run now."""
+    for change in [change for mutant in MUTANTS for change in mutant.changes]:
+        replaced(change.symbol, change.before, change.after, ROOT)
+    tests = [mutant.test for mutant in MUTANTS if mutant.test]
+    assert [test for test in tests if not (ROOT / test.partition("::")[0]).is_file()] == []
+    files = chain((ROOT / "tests").rglob("*.py"), (ROOT / "mercury" / "testing").rglob("*.py"))
+    defined = {
+        name for file in files for name in re.findall(r"^ *(?:async )?def (test_\w+)", file.read_text(), re.MULTILINE)
+    }
+    assert {test.partition("[")[0].rpartition("::")[2] for test in tests} <= defined
+
+
+def test_one_change_of_the_code_after_another_runs_all_mutants(tmp_path: Path) -> None:
+    code = tmp_path / "mercury" / "package" / "module.py"
+    code.parent.mkdir(parents=True)
+    seen = set()
+    for change in range(20):
+        code.write_text(f"{change}\n")
+        part = part_of(tmp_path)
+        assert part == part_of(tmp_path)
+        seen.add(part)
+    assert seen == set(range(PARTS))
+    assert sorted(mutant.name for part in seen for mutant in mutants_in(part, MUTANTS)) == sorted(
+        mutant.name for mutant in MUTANTS
+    )
 
 
 def test_every_mutant_has_a_name_of_its_own_and_one_check() -> None:
