@@ -67,7 +67,8 @@ class Gate:
         self._clock = clock
         self._secret = secret
         self.logins = Logins(*tokens)
-        self.sessions = Sessions(key_of(tokens, secret().encode()), settings.session_lifetime, settings.session_idle)
+        key = key_of(*tokens, secret().encode())
+        self.sessions = Sessions(key, settings.session_lifetime, settings.session_idle)
 
     @property
     def by_token(self) -> bool:

@@ -35,16 +35,17 @@ class Session:
     seen: float
 
 
-def key_of(tokens: tuple[str | None, ...], random: bytes) -> bytes:
-    """The key of sessions, derived from the console's tokens.
+def key_of(token: str | None, reader_token: str | None, random: bytes) -> bytes:
+    """The key of sessions, derived from the console's tokens if operators have one.
 
-    Processes with the same tokens share sessions, and a new token ends all of them.
+    Processes with the same tokens share sessions, and a new token ends all of them. From the token of readers alone a
+    reader could derive the key too, and write the session of an operator: each process then has a key of its own.
 
-    :param random: the key if there is no token; the process's own.
+    :param random: the process's own key.
     """
-    known = "\0".join(token or "" for token in tokens)
-    if not any(tokens):
+    if token is None:
         return hashlib.sha256(random).digest()
+    known = f"{token}\0{reader_token or ''}"
     return hashlib.scrypt(known.encode(), salt=b"mercury console", n=COST, r=BLOCK, p=PARALLEL, dklen=32)
 
 

@@ -17,6 +17,7 @@ from mercury import (
 )
 from mercury.console.console import Console
 from mercury.console.logins import ATTEMPTS, WINDOW
+from mercury.console.sessions import Session, Sessions, key_of
 from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
 
@@ -163,6 +164,24 @@ def test_a_session_of_another_token_is_worth_nothing(browser: Browser, store: Sq
         other.get("login")
         other.cookies = dict.fromkeys(other.cookies, cookie)
         assert is_login(other.get("").text)
+
+
+def test_a_reader_cannot_write_the_session_of_an_operator_where_operators_have_no_token(
+    store: SqlStore, clock: FakeClock
+) -> None:
+    """All that it is signed with must be more than what a reader knows."""
+    with serving(console_of(store, clock, ConsoleSettings(reader_token=READER)).application()) as url:
+        reader = Browser(url)
+        assert "Ada reader" in reader.log_in(READER).words
+        (name,) = reader.cookies
+        for token, given in ((None, READER), ("", READER), (READER, None), (READER, READER)):
+            known = Sessions(key_of(token, given, READER.encode()), SETTINGS.session_lifetime, SETTINGS.session_idle)
+            user = ConsoleUser("Eve", ConsoleRole.OPERATOR)
+            reader.cookies = {
+                name: known.write(Session(id="own", user=user, started=clock(), seen=clock())),
+                known.cookie: known.write(Session(id="own", user=user, started=clock(), seen=clock())),
+            }
+            assert is_login(reader.get("").text)
 
 
 # --- forms of other sites --------------------------------------------------------------------------------------------

@@ -21,6 +21,13 @@ CONSOLE = (
         f"{ACCESS}::test_a_form_token_of_another_session_does_nothing",
     ),
     guard(
+        "key of sessions that a reader could derive",
+        "mercury.console.sessions:key_of",
+        "if token is None:",
+        "if token is None and reader_token is None:",
+        f"{ACCESS}::test_a_reader_cannot_write_the_session_of_an_operator_where_operators_have_no_token",
+    ),
+    guard(
         "users without a name",
         "mercury.console.site:Site._login",
         "if not clean_name(name):",
