@@ -34,6 +34,8 @@ _LINES = 30
 #: Characters of the reason in such a line, which may repeat what the peer has written.
 _LENGTH = 300
 
+#: What a message with a Security header contains, in each encoding that is read.
+_WSSE = tuple(WSSE.encode(codec) for codec in ("ascii", "utf-16-le", "utf-16-be"))
 #: The settings for the endpoint at a URL; ``None`` = it has none.
 FindParty = Callable[[str], Party | None]
 
@@ -106,7 +108,7 @@ class SecurityParties:
         if service is not None:
             party = self._services.get(service)
             return (http, None) if party is None else self._checked([party], http, limits)
-        if not self._responders or WSSE.encode() not in http.body:
+        if not self._responders or not any(name in http.body for name in _WSSE):
             # Without proof, it counts only for endpoints that need none: see `accepts`.
             return http, None
         return self._checked(self._responders, http, limits)

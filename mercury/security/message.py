@@ -141,28 +141,27 @@ def in_memory(http: HttpMessage, limits: Limits) -> HttpMessage:
 
 
 def envelope_of(http: HttpMessage, limits: Limits) -> tuple[bytes, HttpMessage]:
-    """The envelope of a message in UTF-8, without MTOM; and the message with it.
+    """The envelope of a message in UTF-8, without MTOM; and the message with it, whose Content-Type says so: what is
+    decoded next must not convert it again.
 
     :raises MessageRefused: the media type, the encoding or the package is none that can be read.
     """
     kind = read_content_type(http.content_type)
     if len(http.body) > limits.max_bytes:
         raise refused(f"the message is larger than {limits.max_bytes} bytes")
-    data, content_type = http.body, http.content_type
+    data = http.body
     if kind.package is not None:
         unpacked = unpack(data, kind, kind.package, limits)
         data, kind = unpacked.envelope, unpacked.kind
-        content_type = plain_type(kind.soap, kind.action)
     data = to_utf8(data, kind.charset)
-    return data, HttpMessage(data, content_type, http.soap_action, http.status)
+    return data, HttpMessage(data, plain_type(kind.soap, kind.action), http.soap_action, http.status)
 
 
 def plain_type(soap: SoapVersion | None, action: str) -> str:
     """The Content-Type of an envelope in UTF-8."""
-    if soap is not SoapVersion.SOAP12:
-        return "text/xml; charset=utf-8"
+    media = "application/soap+xml" if soap is SoapVersion.SOAP12 else "text/xml"
     quoted = action.replace("\\", "\\\\").replace('"', '\\"')
-    return "application/soap+xml; charset=utf-8" + (f'; action="{quoted}"' if action else "")
+    return f"{media}; charset=utf-8" + (f'; action="{quoted}"' if action else "")
 
 
 def parsed(data: bytes) -> etree._Element:

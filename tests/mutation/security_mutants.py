@@ -268,6 +268,20 @@ SECURITY = (
         f"{ENGINE}::test_answer_that_cannot_be_signed_becomes_status_500_and_few_log_lines",
     ),
     guard(
+        "the charset of what was checked",
+        "security.message:envelope_of",
+        "plain_type(kind.soap, kind.action)",
+        "http.content_type",
+        f"{ENGINE}::test_signed_message_in_another_charset_is_delivered_as_it_was_signed[iso-8859-1-Content-Type]",
+    ),
+    guard(
+        "Security headers in UTF-16 at the address for responses",
+        "engine.message_security:SecurityParties.opened",
+        "any(name in http.body for name in _WSSE)",
+        "any(name in http.body for name in _WSSE[:1])",
+        f"{ENGINE}::test_signed_message_at_the_address_for_responses_is_checked_in_every_charset[utf-16]",
+    ),
+    guard(
         "the length of log lines about refused messages",
         "engine.message_security:SecurityParties._checked",
         "[:_LENGTH]",

@@ -9,12 +9,16 @@ from mercury.engine.message_security import SecurityParties
 from mercury.errors import TransportError
 from mercury.security.party import Party
 from mercury.security.settings import MessageSecurity
-from mercury.wire.envelope import HttpMessage, Undecodable
+from mercury.wire.decode import decode
+from mercury.wire.envelope import HttpMessage, Payload, Undecodable
 from mercury.wire.scan import DEFAULT_LIMITS
 from tests.keys import Keys, keys  # noqa: F401  a fixture
-from tests.unit.security.forge import NOW, PLAIN, Peers, http, one
+from tests.unit.security.forge import NOW, PLAIN, Peers, http, one, party
 
-URL = "http://server/services/shop"
+URL, CLIENT = "http://server/services/shop", "http://client/responses"
+CHARSETS = ("utf-8", "utf-16", "utf-16le", "us-ascii", "iso-8859-1", "windows-1252")
+NAME = "M\u00fcller"
+NAMED = PLAIN.replace("10 euros", NAME)
 
 
 def same_id() -> str:
@@ -60,3 +64,64 @@ def test_log_line_about_a_refused_message_is_short_and_has_no_line_break_of_the_
     assert line.startswith("a message is refused: ")
     assert "a\\nERROR:forged xxx" in line
     assert len(line) < 350
+
+
+def in_charset(root: etree._Element, charset: str, *, named: bool = True) -> HttpMessage:
+    """A message as a peer that does not write UTF-8 sends it.
+
+    :param named: the Content-Type has the charset; else, only the message itself shows it.
+    """
+    data = etree.tostring(root, encoding=charset, xml_declaration=not named)
+    kind = "application/soap+xml" + (f"; charset={charset}" if named else "") + '; action="urn:shop/Take"'
+    return HttpMessage(data, kind)
+
+
+def text_of(opened: HttpMessage) -> str | None:
+    """The text in the Body, as it is delivered."""
+    body = decode(opened.body, opened.content_type, opened.soap_action).body
+    assert isinstance(body, Payload)
+    return etree.fromstring(body.xml).text
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["Content-Type", "declared"])
+@pytest.mark.parametrize("charset", CHARSETS)
+def test_signed_message_in_another_charset_is_delivered_as_it_was_signed(
+    keys: Keys,  # noqa: F811
+    charset: str,
+    named: bool,
+) -> None:
+    made, root = parties(keys), Peers.of(keys).sent(NAMED)
+    sent = in_charset(root, charset, named=named)
+    assert text_of(made.opened(sent, "shop", DEFAULT_LIMITS)[0]) == NAME
+    assert text_of(made.opened_reply(sent, URL, DEFAULT_LIMITS)[0]) == NAME
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+def test_message_of_a_user_in_another_charset_is_delivered_as_it_was_sent(charset: str) -> None:
+    made = SecurityParties(lambda: NOW, same_id)
+    made.add_service("shop", MessageSecurity(users={"till": "secret"}))
+    root = etree.fromstring(party(user="till", password="secret").secure(http(NAMED), NOW).body)
+    assert text_of(made.opened(in_charset(root, charset), "shop", DEFAULT_LIMITS)[0]) == NAME
+
+
+@pytest.mark.parametrize("charset", CHARSETS)
+def test_signed_message_at_the_address_for_responses_is_checked_in_every_charset(
+    keys: Keys,  # noqa: F811
+    charset: str,
+) -> None:
+    responder = party(trusted=keys.public("authority"))
+    made = SecurityParties(lambda: NOW, same_id, lambda _url: responder, [responder], responses=CLIENT)
+    opened, verified = made.opened(in_charset(Peers.of(keys).sent(NAMED), charset), None, DEFAULT_LIMITS)
+    assert text_of(opened) == NAME
+    assert made.accepts(URL, verified, to=CLIENT)
+
+
+def test_action_of_http_is_still_compared_with_that_of_a_message_in_another_charset(
+    keys: Keys,  # noqa: F811
+) -> None:
+    sent = in_charset(Peers.of(keys).sent(NAMED), "iso-8859-1")
+    for kind in ("application/soap+xml", "text/xml"):
+        other = HttpMessage(sent.body, f'{kind}; charset=iso-8859-1; action="urn:shop/Give"')
+        opened, _ = parties(keys).opened(other, "shop", DEFAULT_LIMITS)
+        with pytest.raises(Undecodable, match="the action of HTTP is not that of wsa:Action"):
+            text_of(opened)
