@@ -60,7 +60,8 @@ def read_batch(document: Document, soap: SoapVersion, sequence: SequenceHeader |
 
     :param sequence: the Sequence header block of its envelope.
     :raises MessageRefused: the batch is empty or outside any sequence, an element does not belong into it, a message
-        has no MessageID or more than one body, or a number is above 2^63-1, with the fault MessageNumberRollover.
+        has no MessageID, no action or more than one body, or a number is above 2^63-1, with the fault
+        MessageNumberRollover.
     """
     if sequence is None:
         raise refused("a batch outside any sequence")
@@ -89,10 +90,12 @@ def _message(document: Document, fault: str, action: str, node: Node) -> Batched
     message_id = _uri(document, node, "id")
     if not message_id:
         raise refused("a message of a batch without MessageID")
-    own_action, relates_to = _uri(document, node, "action"), _uri(document, node, "relatesTo")
+    named, relates_to = _uri(document, node, "action") or action, _uri(document, node, "relatesTo")
+    if not named:  # a stored message without action is not for the application
+        raise refused("a message of a batch without action")
     body, expires = _body(document, fault, node), node.attributes.get("expires")
     origin = read_origin(node.attributes, _SENT)
-    return BatchedMessage(message_id, own_action or action, body, relates_to or None, expires_in(expires), origin)
+    return BatchedMessage(message_id, named, body, relates_to or None, expires_in(expires), origin)
 
 
 def expires_in(text: str | None) -> float | None:

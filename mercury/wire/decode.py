@@ -22,7 +22,7 @@ from mercury.wire.envelope import EMPTY, Body, Envelope, Payload, Undecodable
 from mercury.wire.media import ContentType, Package, is_plain_utf8, read_content_type, to_utf8
 from mercury.wire.ns import RM_VERSION, SOAP_NS, SOAP_VERSION, WSA_VERSION, clark
 from mercury.wire.origin import SENT, read_origin
-from mercury.wire.read_addressing import Addressing, mixed, read_addressing
+from mercury.wire.read_addressing import Addressing, action_required, mixed, read_addressing
 from mercury.wire.read_common import Document
 from mercury.wire.read_fault import read_fault
 from mercury.wire.read_rm import BODY_READERS, read_ack_requested, read_acknowledgement, read_sequence, rm_of_body
@@ -279,6 +279,8 @@ class _Reading:
             if len(sequences) > 1:
                 raise refused("more than one Sequence header block")  # RM-SEQ-03
             if sequences:
+                if self.addressing is None:  # POL-06: its action would be what HTTP says, or none
+                    raise action_required(ns.WSA10)
                 sequence = read_sequence(document, self.rm, sequences[0])
             for block in blocks.get("SequenceAcknowledgement", ()):
                 acknowledgement = read_acknowledgement(document, self.rm, block)

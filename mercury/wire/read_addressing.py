@@ -74,13 +74,7 @@ def read_addressing(
 
     action = uri("Action")
     if action is None:
-        raise MessageRefused(
-            Fault(
-                code=FaultCode.ADDRESSING_HEADER_REQUIRED,
-                reason="the header wsa:Action is missing",
-                subject=clark(WSA_NS[version], "Action"),
-            )
-        )
+        raise action_required(WSA_NS[version])
     relates_to = _reply_of(document, blocks.get("RelatesTo", ()))
     for other in http_actions:
         if other and other != action and not (replies and relates_to is not None):
@@ -130,6 +124,20 @@ def read_endpoint(document: Document, version: AddressingVersion | None, node: N
         reason = f"no address in {node.local}"
         raise _invalid(node.name, Subcode.MISSING_ADDRESS_IN_EPR, reason)
     return EndpointReference(address, tuple(parameters))
+
+
+def action_required(uri: str) -> MessageRefused:
+    """The error for a message without wsa:Action.
+
+    :param uri: the namespace of WS-Addressing.
+    """
+    return MessageRefused(
+        Fault(
+            code=FaultCode.ADDRESSING_HEADER_REQUIRED,
+            reason="the header wsa:Action is missing",
+            subject=clark(uri, "Action"),
+        )
+    )
 
 
 def mixed() -> MessageRefused:

@@ -256,6 +256,13 @@ BATCHES = (
         f"{WIRE}::test_content_behind_a_batch_is_not_nested_deeper",
     ),
     batch(
+        "the action of each message",
+        "wire.batch:_message",
+        "if not named:",
+        "if False:",
+        f"{WIRE}::test_message_of_a_batch_that_has_an_action_in_neither_place_is_refused[absent]",
+    ),
+    batch(
         "outside any sequence",
         "wire.batch:read_batch",
         "if sequence is None:",

@@ -712,6 +712,12 @@ WIRE = (
         "::test_operation_without_attachments_refuses_what_is_too_large_for_memory",
     ),
     Mutant(
+        "message of a sequence without WS-Addressing",
+        (Change("mercury.wire.decode:_Reading._assemble", "if self.addressing is None:", "if False:"),),
+        test="tests/scenario/test_odd_peers.py"
+        "::test_a_message_without_ws_addressing_is_refused_and_may_come_again_as_it_should_be",
+    ),
+    Mutant(
         "large part in base64",
         (Change("mercury.wire.xop:_with_parts", "if part.base64:", "if False:"),),
         test="tests/unit/wire/test_attachments.py::test_large_part_in_base64_is_refused",

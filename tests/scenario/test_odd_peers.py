@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -92,6 +93,22 @@ def test_everything_about_an_unknown_sequence_is_unknown_sequence(protocol: Prot
         reply = node.get(post)
         assert name_of(reply) == "fault UnknownSequence"
         assert b"urn:nothing" in reply.body
+
+
+@pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
+def test_a_message_without_ws_addressing_is_refused_and_may_come_again_as_it_should_be(protocol: Protocol) -> None:
+    # POL-06: with no action it would be acknowledged, and no handler would be called.
+    node, foreign = server(), Foreign(protocol)
+    identifier = foreign.open(node)
+    good = foreign.note(identifier, 1, "one")
+    bare = re.sub(rb"<a:To>.*</a:MessageID>", b"", good.body)
+    assert b"<a:" not in bare
+    kind = good.content_type.partition(";")[0]
+    assert name_of(node.get(HttpMessage(bare, kind, '""'))) == "fault MessageAddressingHeaderRequired"
+    assert not node.destination().machine.received
+    assert name_of(node.get(good)) == "acknowledgement"
+    node.world.run()
+    assert node.handled == ["one"]
 
 
 # --- repetition ------------------------------------------------------------------------------------------------------

@@ -118,6 +118,13 @@ def test_batch_that_is_none_is_refused(old: bytes, new: bytes) -> None:
     assert refusal(altered(old, new)).fault.code is FaultCode.SENDER
 
 
+@pytest.mark.parametrize("written", [b"", b' action=" "'], ids=["absent", "empty"])
+def test_message_of_a_batch_that_has_an_action_in_neither_place_is_refused(written: bytes) -> None:
+    # It would be acknowledged, and stored as a message that is not for the application.
+    http = altered(b' action="urn:a"', written, ONE)
+    assert refusal(http).fault.reason == "a message of a batch without action"
+
+
 def test_empty_batch_is_refused() -> None:
     http = encode(envelope(MessageBatch((ONE,))))
     start, end = http.body.index(b"<m:Message"), http.body.index(b"</m:Batch>")

@@ -239,7 +239,7 @@ def batch_within(around: int, messages: int) -> bytes:
     sequence = "<wsrm:Sequence><wsrm:Identifier>urn:s</wsrm:Identifier><wsrm:MessageNumber>1</wsrm:MessageNumber>"
     inside = "".join(f"<m:Message id='urn:m:{each}'><a>q7:x</a></m:Message>" for each in range(messages))
     there = declarations(around)
-    xml = f"<m:Batch xmlns:m='urn:mercury:rm' {there.replace(':p', ':r')}>{inside}</m:Batch>"
+    xml = f"<m:Batch xmlns:m='urn:mercury:rm' action='urn:a' {there.replace(':p', ':r')}>{inside}</m:Batch>"
     data = soap(f"{ACTION}{sequence}</wsrm:Sequence>", xml, declare=there)
     return data.replace(b"<s:Body>", f"<s:Body {there.replace(':p', ':q')}>".encode())
 

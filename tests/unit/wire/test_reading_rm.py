@@ -48,6 +48,15 @@ def test_a_sequence_header_is_read_whatever_surrounds_its_values() -> None:
     assert decode(soap(last), "").sequence == SequenceHeader("urn:s", 1)  # 1.1 has no LastMessage
 
 
+@pytest.mark.parametrize("rm", [RM10, RM11])
+@pytest.mark.parametrize("action", ["", "urn:a"])
+def test_a_message_of_a_sequence_without_ws_addressing_is_refused(rm: str, action: str) -> None:
+    # POL-06: HTTP may name no action, and a message without action is not for the application.
+    header = sequence(IDENTIFIER, number("1")).removeprefix(ACTION)
+    fault = refusal(soap(header, "<a/>", rm=rm), "", action).fault
+    assert (fault.code, fault.subject) == (FaultCode.ADDRESSING_HEADER_REQUIRED, f"{{{WSA10}}}Action")
+
+
 @pytest.mark.parametrize("text", ["0", "-1", "", "one", "1.0", "1_000", "\u0661", "0x1", "1 2"])
 def test_a_message_number_is_a_number_from_1(text: str) -> None:
     # RM-SEQ-07
