@@ -23,7 +23,7 @@ from mercury.storage.records import Channel, OutboundKind, OutboundMessage
 from mercury.wire.attachment import Attachment
 from mercury.wire.bodies import write_body
 from mercury.wire.mapping import element_name
-from mercury.wire.payload import check_payload
+from mercury.wire.payload import check_headers
 
 T = TypeVar("T")
 
@@ -315,7 +315,7 @@ class Sender(KeyProgress):
             channel=self._channel,
             action=action,
             payload=payload.xml,
-            headers=tuple(check_payload(header, limits=limits).xml for header in headers),
+            headers=check_headers(headers, payload, limits=limits),
             correlation=correlation,
             created_at=now,
             expires_at=expires_at,

@@ -20,6 +20,7 @@ from mercury.storage.sql import steering
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.wire.payload import check_payload
+from mercury.wire.scan import DEFAULT_LIMITS, limits_of_body
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ class LetterActions:
         :raises NotPossible: there is no such dead letter, or it cannot be sent.
         :raises PayloadError: the payload is no such XML.
         """
-        checked = check_payload(payload)
+        checked = check_payload(payload, limits=limits_of_body(DEFAULT_LIMITS))
         with self._store.transaction() as tx:
             found = tx.dead_letters.locked([identifier])
             if not found:

@@ -8,10 +8,12 @@ from mercury.wire import ns
 from mercury.wire.cut import cut, free_prefix, searchable
 from mercury.wire.ns import SOAP_NS, clark
 from mercury.wire.payload import check_payload
-from mercury.wire.scan import DEFAULT_LIMITS, NO_LIMITS, Limits, MessageRefused, Node, Scanner
+from mercury.wire.scan import DEFAULT_LIMITS, NO_LIMITS, Limits, MessageRefused, Node, Scanner, limits_of_body
 from mercury.wire.values import BLANKS, escape
 
 _CODE = clark(ns.MERCURY, "Code")
+#: The elements around the content of a detail: Envelope, Body, Fault, Detail.
+_LEVELS = 4
 
 
 def write_application_fault(soap: SoapVersion, fault: ApplicationFault, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
@@ -19,10 +21,10 @@ def write_application_fault(soap: SoapVersion, fault: ApplicationFault, *, limit
 
     The application's code travels in the detail, because a code of SOAP would need a namespace.
 
-    :param limits: those of ``fault.detail``.
+    :param limits: those of messages; ``fault.detail`` must be within `limits_of_body` for the place where it stands.
     :raises PayloadError: ``fault.detail`` is not XML of one element, or exceeds a limit.
     """
-    detail = check_payload(fault.detail, limits=limits).xml if fault.detail else b""
+    detail = check_payload(fault.detail, limits=limits_of_body(limits, _LEVELS)).xml if fault.detail else b""
     s = free_prefix("s", [searchable(detail)])
     code = f'<m:Code xmlns:m="{ns.MERCURY}">{escape(fault.code)}</m:Code>'
     reason = escape(fault.reason)

@@ -13,7 +13,7 @@ from mercury.wire.mapping import XSI, element_name, from_xml, to_xml
 from mercury.wire.mapping_plan import has_single_values, plan_of
 from mercury.wire.mapping_types import escape_attribute
 from mercury.wire.payload import check_payload
-from mercury.wire.scan import DEFAULT_LIMITS, Limits
+from mercury.wire.scan import DEFAULT_LIMITS, Limits, limits_of_body
 
 
 def read_body(payload: Payload, wanted: type[Any], namespace: str | None, name: str | None = None) -> Any:
@@ -41,11 +41,13 @@ def write_body(
     :param value: a dataclass, XML of one element as bytes or text, or ``None`` for an empty body.
     :param name: the name of the element of a dataclass; ``None`` = the name of its class.
     :param attached: the content of an `Attachment` stays outside; otherwise it is written as text.
-    :param limits: those of the messages that this side receives: its peers are taken to have the same.
+    :param limits: those of the messages that this side receives: its peers are taken to have the same. The value must
+        be within `limits_of_body`.
     :raises PayloadError: the value cannot be written, or exceeds a limit.
     """
     if value is None:
         return EMPTY
+    limits = limits_of_body(limits)
     if isinstance(value, bytes | str):
         return check_payload(value, limits=limits)
     attachments: list[tuple[str, Attachment]] = []

@@ -14,7 +14,8 @@ import codecs
 import re
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from xml.parsers import expat
 
 from mercury.statemachine.bounds import INDEXED_BYTES, at_least, at_most
@@ -24,7 +25,7 @@ from mercury.statemachine.faults import Fault, FaultCode
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
     """The limits of one message. All are checked while the message is parsed, and on each body before it is stored to
-    be sent, because peers are taken to have the same limits.
+    be sent, because peers are taken to have the same limits. A body has somewhat less, so that its envelope has room.
 
     :raises ConfigurationError: a limit is below 1, or ``max_uri_length`` is too large; the text begins with its name.
     """
@@ -96,6 +97,36 @@ _NO_MARKS = bytes(each for each in range(256) if each not in b"<=")
 
 #: The messages of a container are nested so much deeper than a single message.
 NESTED = 2
+
+
+#: What the envelope around a body may take: bytes, elements and attributes; and header blocks that are not the
+#: application's. It has acknowledgements of hundreds of ranges at most.
+_ROOM_BYTES, _ROOM_ELEMENTS, _ROOM_ATTRIBUTES, _ROOM_HEADERS = 64 * 1024, 1024, 2048, 16
+#: It takes no more than one of so many parts of a limit.
+_LEAST_PART = 8
+
+
+@lru_cache(maxsize=64)  # called for each message that is sent
+def limits_of_body(limits: Limits, levels: int = 2) -> Limits:
+    """The limits of what an application gives for one message, its body and its header blocks together: with the
+    envelope around it, a peer with the limits of a message must still take it. No peer would take it later, and the
+    messages after it would wait for ever.
+
+    :param limits: those of a message.
+    :param levels: the elements around it.
+    """
+
+    def less(limit: int, room: int) -> int:
+        return max(1, limit - min(room, limit // _LEAST_PART))
+
+    return replace(
+        limits,
+        max_bytes=less(limits.max_bytes, _ROOM_BYTES),
+        max_depth=max(1, limits.max_depth - levels),
+        max_elements=less(limits.max_elements, _ROOM_ELEMENTS),
+        max_total_attributes=less(limits.max_total_attributes, _ROOM_ATTRIBUTES),
+        max_headers=max(1, limits.max_headers - min(_ROOM_HEADERS, limits.max_headers // 2)),
+    )
 
 
 class MessageRefused(Exception):

@@ -15,6 +15,7 @@ from mercury.engine.settings import EngineSettings
 from mercury.errors import ApplicationFault, PayloadError
 from mercury.settings import Settings
 from mercury.wire import DEFAULT_LIMITS, Limits
+from mercury.wire.scan import limits_of_body
 from tests.patience import patience
 
 PATIENCE = patience(60.0)
@@ -97,5 +98,39 @@ def test_detail_of_a_fault_may_be_above_the_default_limits(client: Mercury, url:
 
 
 def test_body_above_the_limits_that_are_set_is_refused_where_it_is_sent(client: Mercury, url: str) -> None:
-    with pytest.raises(PayloadError, match=f"larger than {2 * DEFAULT_LIMITS.max_bytes} bytes"):
+    most = limits_of_body(RAISED.engine.limits).max_bytes
+    with pytest.raises(PayloadError, match=f"larger than {most} bytes"):
         client.to(url).send(Scan(2 * LONG), operation="Scan")
+
+
+def nested(levels: int) -> bytes:
+    return b"<Raw xmlns='urn:mercury:app'>" + b"<a>" * (levels - 1) + b"</a>" * (levels - 1) + b"</Raw>"
+
+
+def test_body_at_the_limits_is_taken_with_its_envelope_and_header_blocks(
+    client: Mercury, url: str, failed: Future[None]
+) -> None:
+    client.start()
+    archive, most = client.to(url), limits_of_body(RAISED.engine.limits)
+    blocks = [b"<x:mark xmlns:x='urn:x'/>"] * most.max_headers
+    long = b"<Raw xmlns='urn:mercury:app'>%b</Raw>"
+    filled = long % (b"a" * (most.max_bytes - len(long % b"") - len(b"".join(blocks))))
+    for sent in (nested(most.max_depth), filled):
+        assert answer(archive.request(sent, operation="Raw", headers=blocks), failed) == sent
+
+
+def test_body_that_leaves_no_room_for_its_envelope_is_refused_and_does_not_hold_up_the_next_one(
+    client: Mercury, url: str, failed: Future[None]
+) -> None:
+    client.start()
+    archive, most = client.to(url), limits_of_body(RAISED.engine.limits)
+    block = b"<x:mark xmlns:x='urn:x'/>"
+    with pytest.raises(PayloadError, match=f"nested deeper than {most.max_depth}"):
+        archive.send(nested(most.max_depth + 1), operation="Raw")
+    with pytest.raises(PayloadError, match=f"nested deeper than {most.max_depth}"):
+        archive.send(nested(1), operation="Raw", headers=[nested(most.max_depth + 1)])
+    with pytest.raises(PayloadError, match=f"more than {most.max_headers} header blocks"):
+        archive.send(nested(1), operation="Raw", headers=[block] * (most.max_headers + 1))
+    with pytest.raises(PayloadError, match="with its header blocks: the message is larger than"):
+        archive.send(LONG.join(("<Raw>", "</Raw>")), operation="Raw", headers=[LONG.join(("<a>", "</a>")).encode()])
+    assert answer(archive.request(nested(1), operation="Raw"), failed) == nested(1)

@@ -214,7 +214,7 @@ def test_response_by_the_schema_has_the_limits_that_are_set() -> None:
     assert wsdl is not None
     write = wsdl.writer(wsdl.operation("Place"), PlaceResponse)
     assert write(PlaceResponse(1), DEFAULT_LIMITS).xml
-    with pytest.raises(PayloadError, match="larger than 10 bytes"):
+    with pytest.raises(PayloadError, match="larger than 9 bytes"):
         write(PlaceResponse(1), replace(DEFAULT_LIMITS, max_bytes=10))
 
 

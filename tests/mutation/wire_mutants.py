@@ -481,6 +481,33 @@ WIRE = (
         ", attached=True)",
         f"{RAISED}::test_body_above_the_default_limits_is_answered_by_one",
     ),
+    Mutant(
+        "limit: room for the envelope of a body",
+        (Change("mercury.wire.bodies:write_body", "limits = limits_of_body(limits)", "pass"),),
+        test="tests/unit/wire/test_bodies.py"
+        "::test_a_body_at_its_limits_is_taken_in_a_full_envelope_and_one_above_is_not_sent",
+    ),
+    Mutant(
+        "limit: room for the envelope of a fault's detail",
+        (
+            Change(
+                "mercury.wire.application_fault:write_application_fault", "limits_of_body(limits, _LEVELS)", "limits"
+            ),
+        ),
+        test="tests/unit/wire/test_bodies.py::test_detail_of_a_fault_has_room_for_the_fault",
+    ),
+    Mutant(
+        "limit: header blocks of the application",
+        (Change("mercury.wire.payload:check_headers", "if len(given) > limits.max_headers:", "if False:"),),
+        test="tests/unit/wire/test_bodies.py"
+        "::test_header_blocks_of_the_application_are_counted_and_share_the_limits_of_the_body",
+    ),
+    Mutant(
+        "limit: header blocks together with their body",
+        (Change("mercury.wire.payload:check_headers", "    if blocks:", "    if False:"),),
+        test="tests/unit/wire/test_bodies.py"
+        "::test_header_blocks_of_the_application_are_counted_and_share_the_limits_of_the_body",
+    ),
     raised(
         "of a response",
         "mercury.service.definition:_call.call",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field, make_dataclass, replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -10,11 +11,25 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
-from mercury.errors import PayloadError
-from mercury.wire import DEFAULT_LIMITS, check_payload
+from mercury.errors import ApplicationFault, PayloadError
+from mercury.statemachine.messages import AckRequested, EndpointReference, SequenceAcknowledgement, SequenceHeader
+from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
+from mercury.wire import (
+    DEFAULT_LIMITS,
+    EMPTY,
+    Envelope,
+    Payload,
+    check_payload,
+    decode,
+    encode,
+    write_application_fault,
+)
 from mercury.wire.bodies import write_body
 from mercury.wire.mapping import Attribute, Xml, to_xml
 from mercury.wire.mapping_plan import has_single_values
+from mercury.wire.ns import SOAP_NS
+from mercury.wire.payload import check_headers
+from mercury.wire.scan import limits_of_body
 
 from .samples import SOAP11
 
@@ -101,6 +116,89 @@ def test_the_limits_of_a_body_are_those_that_are_set() -> None:
         assert write_body(value, "urn:x", limits=wide).xml
     with pytest.raises(PayloadError, match="larger than"):
         write_body(Fault("a" * 1000), "urn:x", limits=replace(DEFAULT_LIMITS, max_bytes=1000))
+
+
+def body_of(kind: str, more: int = 0) -> bytes:
+    """A body at one of the limits, or above it by ``more``."""
+    most = limits_of_body(DEFAULT_LIMITS)
+    if kind == "depth":
+        return b"<a>" * (most.max_depth + more) + b"</a>" * (most.max_depth + more)
+    if kind == "elements":
+        return b"<a>" + b"<b/>" * (most.max_elements - 1 + more) + b"</a>"
+    if kind == "attributes":
+        each = most.max_attributes
+        full, rest = divmod(most.max_total_attributes + more, each)
+        named = [b" a%d=''" % number for number in range(each)]
+        return b"<a>" + b"<b%b/>" % b"".join(named) * full + b"<c%b/></a>" % b"".join(named[:rest])
+    return b"<a>" + b"x" * (most.max_bytes - 7 + more) + b"</a>"
+
+
+@pytest.mark.parametrize("kind", ["bytes", "depth", "elements", "attributes"])
+@pytest.mark.parametrize("protocol", [Protocol(), Protocol(SoapVersion.SOAP11, rm=RmVersion.RM10)], ids=str)
+def test_a_body_at_its_limits_is_taken_in_a_full_envelope_and_one_above_is_not_sent(
+    protocol: Protocol, kind: str
+) -> None:
+    # A peer with the same limits would refuse the message for ever, and those after it would wait.
+    ranges = tuple((10 * number, 10 * number + 5) for number in range(1, 513))
+    long = "urn:" + "a" * (DEFAULT_LIMITS.max_uri_length - 4)
+    full = Envelope(
+        soap=protocol.soap,
+        addressing=protocol.addressing,
+        rm=protocol.rm,
+        action=long,
+        to=EndpointReference(long),
+        message_id=long,
+        relates_to=long,
+        reply_to=EndpointReference(long),
+        fault_to=EndpointReference(long),
+        from_=EndpointReference(long),
+        sequence=SequenceHeader(long, 1),
+        acknowledgements=(SequenceAcknowledgement(long, ranges),),
+        ack_requests=(AckRequested(long),),
+        expires_in=10.0,
+    )
+    for body in (body_of(kind), body_of(kind, -1)):
+        payload = write_body(body, "urn:x")
+        blocks = check_headers([b"<h/>"] * limits_of_body(DEFAULT_LIMITS).max_headers, EMPTY)
+        http = encode(replace(full, body=payload, headers=blocks))
+        assert decode(http.body, http.content_type, http.soap_action).body == payload
+    with pytest.raises(PayloadError, match=r"larger than|deeper than|more than"):
+        write_body(body_of(kind, 1), "urn:x")
+    with pytest.raises(PayloadError, match=r"larger than|deeper than|more than"):
+        write_application_fault(protocol.soap, ApplicationFault("no", detail=body_of(kind, 1)))
+
+
+def test_header_blocks_of_the_application_are_counted_and_share_the_limits_of_the_body() -> None:
+    most, payload = limits_of_body(DEFAULT_LIMITS), check_payload(body_of("elements", -3))
+    blocks = [b"<h/>", "<!-- c --><k>\u00fc</k>".encode()]
+    assert check_headers(blocks, payload) == (b"<h/>", "<k>\u00fc</k>".encode())
+    with pytest.raises(PayloadError, match=r"with its header blocks: more than \d+ elements"):
+        check_headers([*blocks, b"<h><i/></h>"], payload)
+    with pytest.raises(PayloadError, match=f"more than {most.max_headers} header blocks"):
+        check_headers((b"<h/>" for _ in itertools.count()), EMPTY)
+    with pytest.raises(PayloadError, match=f"nested deeper than {most.max_depth}"):
+        check_headers([body_of("depth", 1)], EMPTY)
+
+
+def test_detail_of_a_fault_has_room_for_the_fault() -> None:
+    for soap in SoapVersion:
+        most = limits_of_body(DEFAULT_LIMITS).max_depth - 2
+        deep = b"<a>" * most + b"</a>" * most
+        fault = Payload(write_application_fault(soap, ApplicationFault("no", detail=deep)), "Fault", is_fault=True)
+        message = Envelope(
+            soap=soap,
+            addressing=AddressingVersion.WSA10,
+            rm=RmVersion.RM11,
+            action="urn:a",
+            sequence=SequenceHeader("urn:s", 1),
+            body=fault,
+        )
+        http = encode(message)
+        assert decode(http.body, http.content_type, http.soap_action).body == replace(
+            fault, name=f"{{{SOAP_NS[soap]}}}Fault"
+        )
+        with pytest.raises(PayloadError, match=f"deeper than {most}"):
+            write_application_fault(soap, ApplicationFault("no", detail=b"<a>" + deep + b"</a>"))
 
 
 def test_a_class_with_more_attributes_or_longer_names_than_a_message_may_have_is_refused() -> None:
