@@ -22,7 +22,7 @@ from lxml import etree
 
 from mercury.errors import ConfigurationError
 from mercury.security.certificates import OwnKey, PrivateKey
-from mercury.security.message import Rejected, SoapTree, parsed
+from mercury.security.message import Rejected, SoapTree, children, parsed
 from mercury.security.names import DS, TOKEN_REFERENCE, XENC, XENC11
 from mercury.security.signature import only_child_of
 from mercury.security.tokens import find_certificate, only_child, write_thumbprint
@@ -107,7 +107,7 @@ def decrypt(tree: SoapTree, security: etree._Element, own: OwnKey | None, limits
         if keys or any(True for _ in tree.root.iter(_DATA)):
             raise Rejected("only the content of the Body may be encrypted")
         return False
-    if own is None or len(keys) != 1 or len(list(tree.root.iter(_DATA, _KEY))) != 2 or len(tree.body) != 1:
+    if own is None or len(keys) != 1 or len(list(tree.root.iter(_DATA, _KEY))) != 2 or len(children(tree.body)) != 1:
         raise Rejected(_WRONG)
     key, data = keys[0], content
     certificate = find_certificate(
@@ -165,7 +165,8 @@ def _replace(tree: SoapTree, plain: bytes, limits: Limits) -> None:
         wrapper = parsed(document)
     except (MessageRefused, etree.XMLSyntaxError) as error:
         raise Rejected(_WRONG) from error
-    if (wrapper.text or "").strip() or any((child.tail or "").strip() for child in wrapper) or len(wrapper) > 1:
+    texts = (wrapper.text, *(child.tail for child in wrapper))
+    if any((text or "").strip() for text in texts) or len(children(wrapper)) > 1:
         raise Rejected(_WRONG)
     tree.body.text = wrapper.text
     tree.body[:] = list(wrapper)

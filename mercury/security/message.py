@@ -53,7 +53,7 @@ class SoapTree:
         self.uri = root.namespace
         self.root = parsed(data)
         header, body = self.root.find(clark(self.uri, "Header")), self.root.find(clark(self.uri, "Body"))
-        if body is None or len(self.root) != (1 if header is None else 2) or self.root[-1] is not body:
+        if body is None or children(self.root) != [each for each in (header, body) if each is not None]:
             raise refused("an Envelope has at most one Header, then one Body, and nothing else")
         if header is None:
             header = etree.Element(clark(self.uri, "Header"))
@@ -64,7 +64,7 @@ class SoapTree:
     @property
     def content(self) -> etree._Element | None:
         """The element in the Body."""
-        return next(iter(self.body), None)
+        return next(self.body.iterchildren("*"), None)
 
     def is_for_this_node(self, block: etree._Element) -> bool:
         """Whether a header block is for this node."""
@@ -128,6 +128,12 @@ class SoapTree:
 
     def written(self) -> bytes:
         return etree.tostring(self.root, encoding="utf-8")
+
+
+def children(element: etree._Element) -> list[etree._Element]:
+    """The elements in an element. A comment stands anywhere, and means nothing: the canonical XML that is signed has
+    none."""
+    return list(element.iterchildren("*"))
 
 
 def in_memory(http: HttpMessage, limits: Limits) -> HttpMessage:

@@ -14,6 +14,7 @@ from mercury.security.message import (
     USES_SEQUENCE_STR,
     Rejected,
     SoapTree,
+    children,
     envelope_of,
     in_memory,
     write_reference,
@@ -125,7 +126,7 @@ class Party:
         if content is None or content.tag not in CREATE_SEQUENCES:
             return
         uri = etree.QName(content).namespace
-        before = [child for child in content if etree.QName(child).namespace == uri]
+        before = [child for child in children(content) if etree.QName(child).namespace == uri]
         content.insert(content.index(before[-1]) + 1, write_reference(*token))
         if uri == ns.RM11:
             header = etree.SubElement(tree.header, USES_SEQUENCE_STR, nsmap={"wsrm": ns.RM11})

@@ -268,6 +268,20 @@ SECURITY = (
         f"{ENGINE}::test_answer_that_cannot_be_signed_becomes_status_500_and_few_log_lines",
     ),
     guard(
+        "elements beside the Body",
+        "security.message:SoapTree.__init__",
+        "children(self.root) != [each for each in (header, body) if each is not None]",
+        "False",
+        f"{SIGNATURES}::test_comment_beside_what_is_signed_hides_no_second_body",
+    ),
+    guard(
+        "an element beside the encrypted content",
+        "security.encryption:decrypt",
+        " or len(children(tree.body)) != 1",
+        "",
+        f"{ENCRYPTION}::test_comment_beside_encrypted_content_hides_no_second_element",
+    ),
+    guard(
         "the charset of what was checked",
         "security.message:envelope_of",
         "plain_type(kind.soap, kind.action)",

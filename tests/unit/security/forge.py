@@ -128,6 +128,24 @@ def security(root: etree._Element) -> etree._Element:
     return header(root).find(SECURITY)  # type: ignore[return-value]
 
 
+#: Where a peer may write a comment: in front of these strings of an envelope, at the last place of each.
+COMMENTED = {
+    "before the Header": "<S:Header>",
+    "after the Header": "<S:Body>",
+    "after the Body": "</S:Envelope>",
+    "in the Header": "</S:Header>",
+    "before the content": "<a:Take",
+    "after the content": "</S:Body>",
+}
+
+
+def commented(place: str, text: str = PLAIN) -> str:
+    """A message with a comment."""
+    before, found, after = text.rpartition(COMMENTED[place])
+    assert found
+    return f"{before}<!-- c -->{found}{after}"
+
+
 def evil_body(identifier: str | None = None) -> etree._Element:
     made = etree.fromstring(f'<S:Body xmlns:S="{ns.SOAP12}"><a:Take xmlns:a="urn:shop">1000000 euros</a:Take></S:Body>')
     if identifier is not None:

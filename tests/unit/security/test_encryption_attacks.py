@@ -17,7 +17,7 @@ from mercury.security.names import DS, SECURITY, XENC, XENC11
 from mercury.wire.envelope import Payload
 from mercury.wire.scan import DEFAULT_LIMITS
 from tests.keys import AESGCM, MGF1, OAEP, SHA1, SHA256, Keys, PKCS1v15, elliptic, keys  # noqa: F401  a fixture
-from tests.unit.security.forge import NOW, PLAIN, Peers, body, evil_body, header, http, one, party, security
+from tests.unit.security.forge import NOW, PLAIN, Peers, body, commented, evil_body, header, http, one, party, security
 
 WRONG = "the Body cannot be decrypted"
 
@@ -36,6 +36,24 @@ def test_encrypted_message_is_taken_with_all_that_it_says(peers: Peers) -> None:
     assert isinstance(envelope.body, Payload)
     assert etree.fromstring(envelope.body.xml).text == "10 euros"
     assert verified.encrypted
+
+
+@pytest.mark.parametrize("place", ["before the content", "after the content"])
+def test_comment_beside_the_content_is_no_content_before_and_after_decryption(peers: Peers, place: str) -> None:
+    root = peers.sent(commented(place))
+    body(root).insert(0, etree.Comment("c"))
+    body(root).append(etree.Comment("c"))
+    envelope, verified = peers.taken(root)
+    assert isinstance(envelope.body, Payload)
+    assert etree.fromstring(envelope.body.xml).text == "10 euros"
+    assert verified.encrypted
+
+
+def test_comment_beside_encrypted_content_hides_no_second_element(peers: Peers) -> None:
+    root = peers.sent()
+    body(root).insert(0, etree.Comment("c"))
+    body(root).append(evil_body()[0])
+    assert peers.reason(root) == WRONG
 
 
 def test_empty_body_is_encrypted_too_because_cxf_refuses_others(peers: Peers) -> None:
@@ -217,6 +235,8 @@ def test_encrypted_parts_in_other_places_are_refused(peers: Peers) -> None:
         b"<a/><b/>",
         b"text",
         b"<a/>text",
+        b"<a/><!-- c --><b/>",
+        b"<!-- c -->text<a/>",
         b"<a>" * 100 + b"</a>" * 100,
         b"<?xml-stylesheet href='x'?><a/>",
         b"<u:a/>",

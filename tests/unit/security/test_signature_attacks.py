@@ -15,16 +15,20 @@ from mercury.security.names import DS, WSSE, WSU, WSU_ID
 from mercury.security.party import MOST_BYTES
 from mercury.security.signature import verify
 from mercury.wire import ns
+from mercury.wire.decode import decode
 from mercury.wire.envelope import Payload
-from mercury.wire.scan import DEFAULT_LIMITS
+from mercury.wire.scan import DEFAULT_LIMITS, MessageRefused
 from tests.keys import SHA1, Keys, PKCS1v15, keys  # noqa: F401  a fixture
 from tests.unit.security.forge import (
+    COMMENTED,
     EXCLUSIVE,
     NOW,
     PLAIN,
+    TYPE,
     Peers,
     body,
     canonical,
+    commented,
     evil_body,
     header,
     http,
@@ -185,6 +189,55 @@ def test_unsigned_block_of_an_application_is_left_out_and_a_comment_too(peers: P
     assert envelope.headers == ()
     assert isinstance(envelope.body, Payload)
     assert b"not signed" not in envelope.body.xml
+
+
+def comment_in(root: etree._Element, place: str) -> None:
+    """What `commented` writes, in a message that was signed before."""
+    comment, head, content = etree.Comment("c"), header(root), body(root)
+    match place:
+        case "before the Header":
+            head.addprevious(comment)
+        case "after the Header":
+            head.addnext(comment)
+        case "after the Body":
+            content.addnext(comment)
+        case "in the Header":
+            head.append(comment)
+        case "before the content":
+            content.insert(0, comment)
+        case "after the content":
+            content.append(comment)
+
+
+@pytest.mark.parametrize("place", COMMENTED)
+def test_comment_that_plain_services_accept_is_none_of_what_is_signed(peers: Peers, place: str) -> None:
+    plain = decode(commented(place).encode(), TYPE)
+    root = peers.sent(commented(place).replace("<!-- c --></S:Header>", "</S:Header>"))
+    comment_in(root, place)
+    envelope, _ = peers.taken(root)
+    assert (envelope.action, envelope.sequence, envelope.headers) == (plain.action, plain.sequence, ())
+    assert isinstance(envelope.body, Payload)
+    assert etree.fromstring(envelope.body.xml).text == "10 euros"
+
+
+@pytest.mark.parametrize("place", COMMENTED)
+def test_comment_beside_what_is_signed_hides_no_second_body(peers: Peers, place: str) -> None:
+    for added in (
+        lambda root: root.append(evil_body()),
+        lambda root: body(root).addprevious(evil_body()),
+        lambda root: root.append(etree.Element("{urn:x}Other")),
+        lambda root: header(root).addprevious(etree.Element("{urn:x}Other")),
+        lambda root: header(root).addnext(etree.Element(header(root).tag)),
+    ):
+        root = peers.sent()
+        comment_in(root, place)
+        added(root)
+        with pytest.raises(MessageRefused, match="at most one Header, then one Body, and nothing else"):
+            peers.taken(root)
+    root = peers.sent()
+    comment_in(root, place)
+    body(root).append(evil_body()[0])
+    assert "InvalidDigest" in peers.reason(root)
 
 
 def test_signed_block_of_an_application_is_taken(peers: Peers) -> None:

@@ -17,7 +17,19 @@ from mercury.security.settings import MessageSecurity
 from mercury.security.username import password_digest
 from mercury.wire.decode import decode
 from mercury.wire.scan import DEFAULT_LIMITS
-from tests.unit.security.forge import CREATE, NOW, PLAIN, header, http, one, party, security
+from tests.unit.security.forge import (
+    COMMENTED,
+    CREATE,
+    NOW,
+    PLAIN,
+    body,
+    commented,
+    header,
+    http,
+    one,
+    party,
+    security,
+)
 
 USERS = {"till": "secret", "jörg": "pässword"}
 
@@ -61,6 +73,22 @@ def test_wrong_user_or_password_is_refused_for_one_reason(name: str, password: s
     assert reason(sent(user=name, password=password)) == "the user is not known, or the password is wrong"
     plain = sent(user=name, password=password, plain_password=True)
     assert reason(plain, plain_password=True) == "the user is not known, or the password is wrong"
+
+
+@pytest.mark.parametrize("place", COMMENTED)
+def test_message_of_a_user_may_have_comments(place: str) -> None:
+    assert taken(sent(commented(place).replace("<!-- c --></S:Header>", "</S:Header>"))) == "user:till"
+    root = sent()
+    text = etree.tostring(root, encoding="unicode").replace("<!-- c -->", "")
+    assert taken(etree.fromstring(commented(place, text))) == "user:till"
+
+
+def test_create_sequence_behind_a_comment_is_bound_to_its_user() -> None:
+    root = sent(CREATE, bind_sequences=True)
+    body(root).insert(0, etree.Comment("c"))
+    body(root)[1].insert(0, etree.Comment("c"))
+    _, verified = party(users=USERS).check(http(etree.tostring(root)), DEFAULT_LIMITS, NOW)
+    assert verified.bound_to == "user:till"
 
 
 def test_password_as_text_is_taken_only_where_the_settings_say_so() -> None:
