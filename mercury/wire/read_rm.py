@@ -207,7 +207,8 @@ def _store(parent: Node) -> str | None:
 def _last_message_number(parent: Node, uri: str) -> int | None:
     name = clark(uri, "LastMsgNumber")
     number = _number(parent, name)
-    if number is None and child(parent, name) is None:
+    # CXF writes 0 when it ends a sequence whose last message has not come to it (IOP-CXF-09).
+    if number == 0 or (number is None and child(parent, name) is None):
         return None
     if number is None or not 1 <= number <= MAX_MESSAGE_NUMBER:
         raise refused("LastMsgNumber is not a message number")

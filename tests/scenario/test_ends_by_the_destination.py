@@ -19,7 +19,7 @@ from mercury.statemachine.tables import RmdState
 from mercury.wire.decode import decode
 from mercury.wire.envelope import Envelope, HttpMessage
 
-from .foreign import RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, answer_to
+from .foreign import RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, answer_to, brought
 from .harness import DESTINATION, Node, Pair, World, name_of
 
 ENDS = pytest.mark.parametrize("end", list(DestinationEnd), ids=str)
@@ -64,6 +64,23 @@ class Friend:
     def answer(self, end: DestinationEnd, headers: str = "") -> None:
         name = "CloseSequenceResponse" if end is DestinationEnd.CLOSE else "TerminateSequenceResponse"
         answer_to(self.node, self.foreign.ended(name, self.identifier, "urn:any", headers), purpose=PURPOSE)
+
+
+# --- at the source ---------------------------------------------------------------------------------------------------
+
+
+def test_cxf_that_terminates_a_sequence_whose_last_message_has_not_come_is_answered() -> None:
+    # IOP-CXF-09: its TerminateSequence has the LastMsgNumber 0.
+    pair, foreign = Pair(), Foreign()
+    pair.server.stop()
+    pair.link(listens=True).notes("one", "two")
+    pair.turn()
+    brought(pair.client, foreign.created("urn:s", pair.client.source().create_message_id))
+    pair.turn()
+    post = foreign.terminate("urn:s", 0, reply_to="http://server/services/orders")
+    assert name_of(brought(pair.client, post)) == "accepted"
+    ((why, messages),) = pair.client.reported.failed
+    assert (why.partition(":")[0], messages) == ("terminated by the destination", 2)
 
 
 # --- at the destination ----------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from mercury.statemachine.faults import Fault, FaultCode
@@ -259,7 +261,14 @@ def test_incomplete_sequence_behavior_is_one_of_three() -> None:
     assert name in refusal(response(f"<wsrm:{name}>Explode</wsrm:{name}>")).fault.reason
 
 
-@pytest.mark.parametrize("text", ["0", "x", "", str(2**63)])
+@pytest.mark.parametrize("name", ["CloseSequence", "TerminateSequence"])
+def test_a_last_message_number_of_0_says_nothing(name: str) -> None:
+    # IOP-CXF-09: the operator of a CXF service ends a sequence whose last message has not come.
+    body = f"<wsrm:{name}>{IDENTIFIER}<wsrm:LastMsgNumber> 0 </wsrm:LastMsgNumber></wsrm:{name}>"
+    assert decode(soap(body=body), "").body == decode(soap(body=re.sub("<wsrm:Last.*Number>", "", body)), "").body
+
+
+@pytest.mark.parametrize("text", ["-1", "x", "", str(2**63)])
 @pytest.mark.parametrize("name", ["CloseSequence", "TerminateSequence"])
 def test_a_last_message_number_that_is_none_is_refused(name: str, text: str) -> None:
     body = f"<wsrm:{name}>{IDENTIFIER}<wsrm:LastMsgNumber>{text}</wsrm:LastMsgNumber></wsrm:{name}>"
