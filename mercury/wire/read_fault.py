@@ -11,7 +11,7 @@ from mercury.wire.fault_names import CONNECTION_LIMIT_REACHED, blames_receiver, 
 from mercury.wire.ns import RM_VERSION, clark, local_of, namespace_of
 from mercury.wire.read_common import Document, qualified_name
 from mercury.wire.read_rm import read_refused_acknowledgement
-from mercury.wire.scan import Node
+from mercury.wire.scan import Node, refused
 from mercury.wire.values import BLANKS, whole_number
 
 #: The names of elements in the detail, by their meaning.
@@ -34,7 +34,7 @@ def read_fault(document: Document, node: Node, headers: Mapping[str, Sequence[No
     """Read the Fault element of a Body, and the version of WS-RM that its codes belong to.
 
     :param headers: header blocks by local name; SequenceFault, NotUnderstood and FaultDetail are read.
-    :raises MessageRefused: a URI in it is longer than the limit.
+    :raises MessageRefused: a URI in it is longer than the limit, or it names two sequences.
     """
     sequence_fault = next(iter(headers.get("SequenceFault", ())), None)
     outer, *finer = list(_codes(node)) or [""]
@@ -123,10 +123,10 @@ def _read_details(document: Document, details: Sequence[Node]) -> tuple[str | No
     for part in details:
         name = part.name
         if name in _IDENTIFIERS:
-            identifier = document.uri(part) or identifier
+            identifier = _same(identifier, document.uri(part))
         elif name in _ACKNOWLEDGEMENTS:
             named, ranges = read_refused_acknowledgement(document, part)
-            identifier = named or identifier
+            identifier = _same(identifier, named)
         elif name in _MAX_MESSAGE_NUMBERS:
             highest = whole_number(part.text)
         elif name in _QNAMES:
@@ -136,6 +136,16 @@ def _read_details(document: Document, details: Sequence[Node]) -> tuple[str | No
         elif name == _PROBLEM_ACTION:
             subject = next((document.uri(action) for action in part.children if action.name == _ACTION), subject)
     return identifier, ranges, highest, subject
+
+
+def _same(before: str | None, named: str | None) -> str | None:
+    """The identifier that the details name; SOAP 1.1 may have it in the detail and in the header block.
+
+    :raises MessageRefused: they name two sequences.
+    """
+    if before and named and before != named:
+        raise refused("the fault names two sequences")
+    return named or before
 
 
 def _name(document: Document, node: Node, text: str) -> str | None:

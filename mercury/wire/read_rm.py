@@ -70,19 +70,21 @@ def read_acknowledgement(document: Document, version: RmVersion, node: Node) -> 
     A block that breaks a rule of RM-ACK-03 is returned as a fault: the message that carries it is still valid. A None
     beside ranges is ignored, because CXF writes both (RM11-SCH-02).
 
-    :raises MessageRefused: the block has more ranges or Nacks than the limit.
+    :raises MessageRefused: the block has more ranges or Nacks than the limit, or more than one Identifier.
     """
     uri = RM_NS[version]
     identifier: str | None = None
     pairs: list[tuple[int | None, int | None]] = []
     nacks: list[int | None] = []
-    none = final = False
+    named = none = final = False
     buffer_remaining = None
     names = {clark(uri, "Identifier"): 0, clark(uri, "AcknowledgementRange"): 1, clark(uri, "Nack"): 2}
     for part in node.children:
         kind = names.get(part.name)
         if kind == 0:
-            identifier = document.uri(part) or identifier
+            if named:
+                raise refused("more than one Identifier in SequenceAcknowledgement")
+            named, identifier = True, document.uri(part) or None
         elif kind == 1:
             pairs.append((whole_number(part.attributes.get("Lower")), whole_number(part.attributes.get("Upper"))))
         elif kind == 2:

@@ -739,6 +739,17 @@ WIRE = (
         "::test_operation_without_attachments_refuses_what_is_too_large_for_memory",
     ),
     Mutant(
+        "acknowledgement of two sequences",
+        (Change("mercury.wire.read_rm:read_acknowledgement", "if named:", "if False:"),),
+        test="tests/unit/wire/test_reading_rm.py::test_an_acknowledgement_that_names_two_sequences_is_refused",
+    ),
+    Mutant(
+        "fault about two sequences",
+        (Change("mercury.wire.read_fault:_same", "if before and named and before != named:", "if False:"),),
+        test="tests/unit/wire/test_faults.py"
+        "::test_a_fault_that_names_one_sequence_twice_is_about_it_and_one_that_names_two_is_refused",
+    ),
+    Mutant(
         "message of a sequence without WS-Addressing",
         (Change("mercury.wire.decode:_Reading._assemble", "if self.addressing is None:", "if False:"),),
         test="tests/scenario/test_odd_peers.py"

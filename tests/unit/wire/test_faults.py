@@ -26,7 +26,7 @@ from mercury.statemachine.protocol import (
 )
 from mercury.wire import Envelope, decode, encode, fault_action, fault_status
 
-from .samples import MC, NETRM, REPLY, REQUEST, RM10, RM11, SEQUENCE, SOAP11, SOAP12, WSA10, WSA200408, soap
+from .samples import MC, NETRM, REPLY, REQUEST, RM10, RM11, SEQUENCE, SOAP11, SOAP12, WSA10, WSA200408, refusal, soap
 from .schemas import assert_valid
 
 SOAP_CODES = (FaultCode.SENDER, FaultCode.RECEIVER, FaultCode.MUST_UNDERSTAND, FaultCode.VERSION_MISMATCH)
@@ -285,6 +285,30 @@ def test_dotnet_declares_the_prefix_of_a_subcode_on_the_value() -> None:
     envelope = decode(soap(body=body), "")
     assert envelope.body == Fault(code=FaultCode.UNKNOWN_SEQUENCE, reason="unknown", sender=False)
     assert envelope.rm is RmVersion.RM11
+
+
+def about(first: str, second: str, block: str) -> bytes:
+    """A fault of SOAP 1.1 with an identifier in its header block, and in its detail one in a block."""
+    header = (
+        "<wsa:Action>urn:a</wsa:Action><wsrm:SequenceFault><wsrm:FaultCode>wsrm:UnknownSequence</wsrm:FaultCode>"
+        f"<wsrm:Detail><wsrm:Identifier>{first}</wsrm:Identifier></wsrm:Detail></wsrm:SequenceFault>"
+    )
+    body = f"<s:Fault><faultcode>s:Client</faultcode><detail>{block.format(second)}</detail></s:Fault>"
+    return soap(header, body, ns=SOAP11)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        "<wsrm:Identifier>{}</wsrm:Identifier>",
+        "<wsrm:SequenceAcknowledgement><wsrm:Identifier>{}</wsrm:Identifier></wsrm:SequenceAcknowledgement>",
+    ],
+)
+def test_a_fault_that_names_one_sequence_twice_is_about_it_and_one_that_names_two_is_refused(block: str) -> None:
+    fault = decode(about("urn:s", " urn:s ", block), "").body
+    assert isinstance(fault, Fault)
+    assert (fault.code, fault.identifier) == (FaultCode.UNKNOWN_SEQUENCE, "urn:s")
+    assert refusal(about("urn:s", "urn:other", block)).fault.reason == "the fault names two sequences"
 
 
 @pytest.mark.parametrize(

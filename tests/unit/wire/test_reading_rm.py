@@ -140,6 +140,19 @@ def test_an_acknowledgement_is_read(children: tuple[str, ...], rm: str, expected
     assert envelope.problems == ()
 
 
+@pytest.mark.parametrize("other", ["urn:s", "urn:other", ""])
+@pytest.mark.parametrize("rm", [RM10, RM11])
+def test_an_acknowledgement_that_names_two_sequences_is_refused(rm: str, other: str) -> None:
+    # Its ranges would be those of the last one.
+    again = IDENTIFIER.replace("urn:s", other)
+    for children in ((span(1, 2), again), (again, span(1, 2))):
+        fault = refusal(acknowledgement(*children, rm=rm)).fault
+        assert (fault.code, fault.reason) == (
+            FaultCode.SENDER,
+            "more than one Identifier in SequenceAcknowledgement",
+        )
+
+
 @pytest.mark.parametrize(
     ("children", "rm", "ranges"),
     [
