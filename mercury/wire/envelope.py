@@ -128,6 +128,20 @@ class Envelope:
     verified: Verified | None = field(default=None, compare=False)
     body: Body = EMPTY
 
+    @property
+    def cut_out(self) -> int:
+        """Bytes of the header blocks and reference parameters. Each repeats the declarations that it uses."""
+        endpoints = [self.to, self.reply_to, self.fault_to, self.from_]
+        match self.body:
+            case CreateSequence(acks_to=acks_to, offer=offer):
+                endpoints += (acks_to, offer.endpoint if offer is not None else None)
+            case CreateSequenceResponse(accept_acks_to=acks_to):
+                endpoints.append(acks_to)
+            case _:
+                pass
+        parameters = [each for endpoint in endpoints if endpoint is not None for each in endpoint.parameters]
+        return sum(map(len, (*self.headers, *parameters)))
+
 
 class Undecodable(ProtocolFault):
     """A message cannot be used. The error has the fault, and the versions and MessageID as far as they were read."""

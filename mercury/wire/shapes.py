@@ -36,11 +36,12 @@ from mercury.wire.read_common import Document, child
 from mercury.wire.read_rm import merged
 from mercury.wire.scan import Limits, MessageRefused, Node, Scanner
 
-#: The largest header that is kept as a shape, in bytes.
+#: The largest header that is kept as a shape, in bytes. Beside it, as much is kept of what was cut out of the message
+#: and of what follows its Body, and of the HTTP headers of a kind.
 MAX_HEADER = 8 * 1024
 #: The longest value in a gap, in bytes. A number has at most 18 digits, so it is in the range of message numbers.
 MAX_VALUE = 256
-#: Shapes of one kind of messages, and the number of kinds: 4 MB of headers at most.
+#: Shapes of one kind of messages, and the number of kinds: 13 MB of texts at most, with each header also as it is read.
 MAX_SHAPES, MAX_KINDS = 8, 64
 #: After so many messages in succession without a known shape, the shape of one of so many is kept.
 PATIENCE, SAMPLE = 64, 16
@@ -280,7 +281,7 @@ def shape_of(data: bytes, envelope: Envelope, blocks: Blocks, body: Node, limits
     elements, attributes = header.count(b"<") - header.count(b"</"), header.count(b"=")
     if (
         not gaps
-        or len(tail) > MAX_HEADER
+        or len(tail) + envelope.cut_out > MAX_HEADER
         or limits.max_elements <= elements
         or limits.max_total_attributes <= attributes
     ):
@@ -398,7 +399,9 @@ class Shapes:
         return self._unknown <= PATIENCE or self._unknown % SAMPLE == 0
 
     def add(self, kind: Kind, shape: Shape) -> None:
-        """Add a shape."""
+        """Add a shape, unless the HTTP headers of its kind are too large."""
+        if sum(len(text or "") for text in kind[:2]) > MAX_HEADER:
+            return
         with self._mutex:
             known = self._known.get(kind, ())
             if shape in known:

@@ -296,6 +296,20 @@ WIRE = (
         "test_header_above_the_limit_has_no_shape",
     ),
     shape(
+        "what was cut out of a header",
+        "shape_of",
+        " + envelope.cut_out",
+        "",
+        "test_texts_kept_beside_a_header_are_bounded_as_the_header_is",
+    ),
+    shape(
+        "HTTP headers of a kind",
+        "Shapes.add",
+        'if sum(len(text or "") for text in kind[:2]) > MAX_HEADER:',
+        "if False:",
+        "test_texts_kept_beside_a_header_are_bounded_as_the_header_is",
+    ),
+    shape(
         "shapes of which none is met again",
         "Shapes.wanted",
         "self._unknown <= PATIENCE or self._unknown % SAMPLE == 0",

@@ -353,6 +353,30 @@ def test_header_above_the_limit_has_no_shape() -> None:
     assert known(data).read(kind_of(), data) is None
 
 
+def test_texts_kept_beside_a_header_are_bounded_as_the_header_is() -> None:
+    def kept(data: bytes, content_type: str = "", soap_action: str | None = None) -> bool:
+        shapes = Shapes(DEFAULT_LIMITS)
+        decode(data, content_type, soap_action, shapes=shapes)
+        return shapes.read(kind_of(content_type, soap_action), data) is not None
+
+    def repeated(pieces: str) -> bytes:
+        """Each piece is small, and repeats a long declaration when it is cut out."""
+        return soap(HEADERS + pieces, ORDER, declare=f'xmlns:l="urn:{"l" * 900}"')
+
+    parameters = "<wsa:Address>urn:r</wsa:Address><wsa:ReferenceParameters>{}</wsa:ReferenceParameters>"
+    for count, expected in ((8, True), (10, False)):
+        assert kept(repeated("<l:h/>" * count)) is expected
+        for name in ("ReplyTo", "FaultTo", "From"):
+            assert kept(repeated(f"<wsa:{name}>{parameters.format('<l:h/>' * count)}</wsa:{name}>")) is expected, name
+    one = repeated("<l:h/>" * 5)
+    assert kept(one)
+    assert not kept(one.replace(b"</s:Envelope>", b"</s:Envelope>" + b" " * 5000))
+    data = soap(HEADERS, ORDER, ns="http://schemas.xmlsoap.org/soap/envelope/")
+    assert kept(data, XML11, '"urn:a"')
+    assert not kept(data, XML11 + f'; x="{"x" * 5000}"; y="{"y" * 5000}"')
+    assert not kept(data, XML11, " " * 9000 + '"urn:a"')
+
+
 def test_few_shapes_are_kept_while_no_message_has_a_known_one() -> None:
     shapes, first = Shapes(DEFAULT_LIMITS), soap(HEADERS, ORDER)
     wanted = 0

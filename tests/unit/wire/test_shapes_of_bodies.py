@@ -127,6 +127,21 @@ def test_large_creation_has_no_shape() -> None:
     assert is_same(large, shapes, first.content_type)
 
 
+@pytest.mark.parametrize(("count", "expected"), [(8, True), (10, False)])
+@pytest.mark.parametrize("make", [creation, response])
+def test_texts_cut_out_of_a_body_are_bounded_as_the_header_is(make: type, count: int, expected: bool) -> None:
+    # Each parameter is small, and repeats a long declaration when it is cut out.
+    http = encode(make(RM11, 1))
+    parameters = b"<wsa:ReferenceParameters>" + b"<l:p/>" * count + b"</wsa:ReferenceParameters>"
+    before, name, after = http.body.partition(b"AcksTo>")
+    inside = after.replace(b"</wsa:Address>", b"</wsa:Address>" + parameters, 1)
+    data = before + name + inside
+    data = data.replace(b"Envelope ", b'Envelope xmlns:l="urn:' + b"l" * 900 + b'" ', 1)
+    shapes = known(data, content_type=http.content_type)
+    assert (shapes.read(kind_of(http.content_type), data) is not None) is expected
+    assert is_same(data, shapes, http.content_type)
+
+
 def test_creation_with_more_behind_it_is_no_message_of_its_shape() -> None:
     first = encode(creation(RM11, 1))
     shapes = known(first.body, content_type=first.content_type)
