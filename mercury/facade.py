@@ -154,7 +154,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         http, limit = settings.http, settings.engine.limits.max_bytes
         self.bodies = Bodies(limit, http, settings.engine.limits.largest)
         known, others = settings.credentials.added_to(peers or {}, settings.tls.others), settings.tls.others
-        self.peers = Peers(settings.security.added_to(known, others), others, settings.failover)
+        self.peers = Peers(settings.security.added_to(known, others, peers or {}), others, settings.failover)
         #: The processes that clients may use; ``None`` = they are not named.
         self.members = Members(settings.failover) if settings.failover.public_address is not None else None
         responses = responses_url(settings.address)

@@ -16,6 +16,7 @@ DECODING = "tests/unit/service/test_endpoint_turns.py"
 POLICIES = "tests/unit/wsdl/test_policy.py"
 PUBLISHED = "tests/acceptance/test_wsdl_security.py"
 STORIES = "tests/scenario/test_message_security.py"
+SETTINGS = "tests/unit/security/test_settings.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -443,6 +444,34 @@ SECURITY = (
         "return not signs or request.message_id is None or fault.relates_to == request.message_id",
         "return True",
         f"{STORIES}::test_copy_of_a_fault_on_the_connection_does_not_end_the_sequence",
+    ),
+    guard(
+        "security of a place is that of the entries below it",
+        "engine.runtime.security_settings:SecuritySettings.added_to",
+        "is_below(url, where)",
+        "place_of(url) == place_of(where)",
+        f"{SETTINGS}::test_credentials_below_a_place_with_security_keep_the_security",
+    ),
+    guard(
+        "security of the settings that is nearer than the one of the program",
+        "engine.runtime.security_settings:SecuritySettings.added_to",
+        "own.peer.security is None or len(own.path) < longest",
+        "peer.security is None",
+        f"{SETTINGS}::test_credentials_do_not_put_the_security_of_a_program_in_the_place_of_a_nearer_one",
+    ),
+    guard(
+        "the spellings of one place in the settings",
+        "engine.runtime.security_settings:SecuritySettings._by_place",
+        'place_of(where) if "://" in where else where',
+        "where",
+        f"{SETTINGS}::test_spellings_of_a_url_are_one_place",
+    ),
+    guard(
+        "two entries for one place",
+        "engine.runtime.peers:Peers.__init__",
+        "if any((known.origin, known.path) == (origin, path) for known in self._known):",
+        "if False:",
+        f"{SETTINGS}::test_two_entries_for_one_place_are_refused",
     ),
     guard(
         "offers of the identifier of a client's sequence",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from mercury.engine.addresses import split_url
-from mercury.engine.runtime.peers import Peer, Peers, key_of
+from mercury.engine.runtime.peers import Peer, Peers, key_of, place_of
 from mercury.errors import ConfigurationError
 
 
@@ -25,7 +25,7 @@ class CredentialSettings:
     bearer: tuple[str, ...] = field(default=(), repr=False)
 
     def __post_init__(self) -> None:
-        seen: set[str] = set()
+        seen: set[object] = set()
         for name, form, entries in (
             ("basic", "URL=USER:PASSWORD", self.basic),
             ("bearer", "URL=TOKEN", self.bearer),
@@ -36,9 +36,10 @@ class CredentialSettings:
                 except (ConfigurationError, ValueError) as error:
                     reason = f": {error}" if isinstance(error, ConfigurationError) else ""
                     raise ConfigurationError(f"{name}: entry {number} is not of the form {form}{reason}") from None
-                if url in seen:
+                place = place_of(url)
+                if place in seen:
                     raise ConfigurationError(f"{name}: there are two entries for {url}")
-                seen.add(url)
+                seen.add(place)
 
     def added_to(self, peers: Mapping[str, Peer], others: Peer) -> dict[str, Peer]:
         """``peers`` with these credentials. An entry of a program for the same URL that has its own ones keeps them.

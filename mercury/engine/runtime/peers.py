@@ -186,9 +186,25 @@ class PeerConnection:
         return self._files.current()
 
 
+def place_of(prefix: str) -> tuple[tuple[str, str, int], str]:
+    """The origin of a URL prefix, and its path with a slash at its end: the same for every way to write them.
+
+    :raises ConfigurationError: it is not a URL.
+    """
+    origin, path = _split(prefix)
+    return origin, path if path.endswith("/") else path + "/"
+
+
+def is_below(url: str, prefix: str) -> bool:
+    """Whether a URL prefix is another one, or below it."""
+    (origin, path), (above, start) = place_of(url), place_of(prefix)
+    return origin == above and path.startswith(start)
+
+
 def key_of(url: str, peers: Mapping[str, Peer]) -> str:
-    """The key under which ``peers`` has a URL, perhaps with or without a slash at its end; else the URL itself."""
-    return next((known for known in peers if known.rstrip("/") == url.rstrip("/")), url)
+    """The key under which ``peers`` has a URL, however it is written; else the URL itself."""
+    place = place_of(url)
+    return next((known for known in peers if place_of(known) == place), url)
 
 
 class Peers:
@@ -198,7 +214,7 @@ class Peers:
         longest matching path counts. A path that climbs (``/orders/../other``) is below ``/`` only.
     :param others: for all other peers.
     :param failover: the destinations with several addresses: what applies to the first one applies to all.
-    :raises ConfigurationError: a key is not a URL, or a file cannot be used.
+    :raises ConfigurationError: a key is not a URL, or two are for one place, or a file cannot be used.
     """
 
     def __init__(
@@ -209,8 +225,12 @@ class Peers:
         self._others = PeerConnection(others or Peer())
         self._known: list[PeerConnection] = []
         for prefix, peer in (peers or {}).items():
-            origin, path = _split(prefix)
-            each = PeerConnection(peer, origin, path if path.endswith("/") else path + "/")
+            origin, path = place_of(prefix)
+            if any((known.origin, known.path) == (origin, path) for known in self._known):
+                # Only one of them could apply; the other may be the one that protects messages.
+                scheme, host, port = origin
+                raise ConfigurationError(f"peers: there are two entries for {scheme}://{host}:{port}{path}")
+            each = PeerConnection(peer, origin, path)
             if origin[0] == "https":
                 each.context()
             elif peer.ca_file or peer.client_cert:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mercury.engine.addresses import split_url
 from mercury.engine.message_security import SecurityParties
-from mercury.engine.runtime.peers import Peer, Peers, key_of
+from mercury.engine.runtime.peers import Peer, Peers, is_below, key_of, place_of
 from mercury.errors import ConfigurationError
 from mercury.security.party import Party
 from mercury.security.settings import MessageSecurity
@@ -63,24 +63,33 @@ class SecuritySettings:
         """
         return {where: self._made(where, given) for where, given in self._by_place().items() if "://" not in where}
 
-    def added_to(self, peers: Mapping[str, Peer], others: Peer) -> dict[str, Peer]:
-        """``peers`` with these settings. An entry of a program for the same URL that has its own keeps them.
+    def added_to(
+        self, peers: Mapping[str, Peer], others: Peer, program: Mapping[str, Peer] | None = None
+    ) -> dict[str, Peer]:
+        """``peers`` with these settings. They apply to all entries at and below their URLs, because only the entry
+        with the longest path counts for a message; those of a program that have their own keep them.
 
         :param others: applies where ``peers`` has no entry.
+        :param program: the entries of the program, without those that other settings have added; by default all.
         :raises ConfigurationError: they do not fit together.
         """
         before, found = Peers(peers, others), dict(peers)
-        for where, given in self._by_place().items():
-            if "://" not in where:
+        of_program = before if program is None else Peers(program, others)
+        made = {where: self._made(where, given) for where, given in self._by_place().items() if "://" in where}
+        found |= {where: before.as_entry(where) for where in made if key_of(where, peers) not in peers}
+        for url, peer in found.items():
+            lengths = {len(place_of(where)[1]): where for where in made if is_below(url, where)}
+            if not lengths:
                 continue
-            same = key_of(where, peers)
-            if same in peers and peers[same].security is not None:
-                continue
-            found[same] = dataclasses.replace(before.as_entry(where), security=self._made(where, given))
+            longest, own = max(lengths), of_program.find(url)
+            # An entry of other settings has the security of the program's entry above it, which may be further away.
+            if own.peer.security is None or len(own.path) < longest:
+                found[url] = dataclasses.replace(peer, security=made[lengths[longest]])
         return found
 
     def _by_place(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
+        written: dict[object, str] = {}  # the first spelling of each place
         for name in (*_VALUES, *_FLAGS):
             for number, entry in enumerate(getattr(self, name), 1):
                 where, separated, value = (part.strip() for part in entry.partition("="))
@@ -88,6 +97,7 @@ class SecuritySettings:
                     form = "WHERE=VALUE" if name in _VALUES else "WHERE"
                     raise ConfigurationError(f"{name}: entry {number} is not of the form {form}")
                 _check_place(name, number, where)
+                where = written.setdefault(place_of(where) if "://" in where else where, where)
                 of_place = found.setdefault(where, {})
                 if name in of_place:
                     raise ConfigurationError(f"{name}: there are two entries for {where}")
@@ -153,12 +163,15 @@ def parties_of(
     :param responses: the address of this side for responses; ``None`` = it has none.
     :raises ConfigurationError: a file cannot be used, or the extra ``security`` is not installed.
     """
-    made = {each: Party(each.peer.security, new_id) for each in peers.all if each.peer.security is not None}
+    # One for all entries with the same settings: a message to the address for responses is checked by each party.
+    secured = {each: each.peer.security for each in peers.all if each.peer.security is not None}
+    parties = {each: Party(each, new_id) for each in dict.fromkeys(secured.values())}
+    made = {each: parties[security] for each, security in secured.items()}
     return SecurityParties(
         clock,
         new_id,
         lambda url: made.get(peers.find(url)) if made else None,
-        made.values(),
+        parties.values(),
         settings.services(),
         responses,
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from mercury import ConfigurationError, Mercury, MessageSecurity, Peer, Service, Settings
+from mercury.engine.runtime.credentials import CredentialSettings
+from mercury.engine.runtime.peers import Peers
 from mercury.engine.runtime.security_settings import SecuritySettings, read_users
 from mercury.settings import explain, load
 
@@ -42,6 +44,76 @@ def test_certificates_of_tls_stay_with_an_endpoint_that_gets_security() -> None:
     found = SecuritySettings(user=(f"{URL}orders=till:secret",)).added_to({URL: Peer(headers={"X-Shop": "1"})}, Peer())
     assert found[f"{URL}orders"].headers == {"X-Shop": "1"}
     assert found[URL].security is None
+
+
+def security_of(url: str, security: SecuritySettings, peers: dict[str, Peer]) -> MessageSecurity | None:
+    return Peers(security.added_to(peers, Peer())).find(url).peer.security
+
+
+def test_credentials_below_a_place_with_security_keep_the_security() -> None:
+    credentials = CredentialSettings(basic=(f"{URL}services/orders=till:pw",))
+    security = SecuritySettings(user=(f"{URL}=till:secret",))
+    peers = credentials.added_to({}, Peer())
+    for path in ("", "services/other", "services/orders", "services/orders/late"):
+        assert security_of(URL + path, security, peers) == MessageSecurity(user="till", password="secret"), path
+    inside = Peers(security.added_to(peers, Peer())).find(f"{URL}services/orders").peer
+    assert inside.authorization is not None
+
+
+def test_entry_of_a_program_below_a_place_with_security_gets_the_security_unless_it_has_its_own() -> None:
+    own = MessageSecurity(user="own", password="x")
+    peers = {f"{URL}services/": Peer(headers={"X-Shop": "1"}), f"{URL}own": Peer(security=own)}
+    security = SecuritySettings(user=(f"{URL}=till:secret",))
+    assert security_of(f"{URL}services/orders", security, peers) == MessageSecurity(user="till", password="secret")
+    assert security_of(f"{URL}own/orders", security, peers) == own
+    assert security_of("https://other.example/services/", security, peers) is None
+    assert security_of("http://shop.example/services/", security, peers) is None
+
+
+@pytest.mark.parametrize("below", ["services", "services/orders"])
+def test_credentials_do_not_put_the_security_of_a_program_in_the_place_of_a_nearer_one(below: str) -> None:
+    settings = Settings(
+        credentials=CredentialSettings(basic=(f"{URL}{below}=till:pw", f"{URL}stock=till:pw")),
+        security=SecuritySettings(user=(f"{URL}services=near:x",)),
+    )
+    own = MessageSecurity(user="own", password="x")
+    with Mercury("memory:", peers={URL: Peer(security=own)}, settings=settings) as mercury:
+        for path, user in (("services", "near"), ("services/orders/1", "near"), ("stock", "own"), ("", "own")):
+            found = mercury.peers.find(URL + path).peer.security
+            assert found is not None
+            assert found.user == user, path
+
+
+def test_entry_gets_the_security_of_the_nearest_place_above_it_and_of_none_beside_it() -> None:
+    peers = {f"{URL}{path}": Peer(headers={"X-Shop": "1"}) for path in ("services/orders", "services-of-others")}
+    for users in ((f"{URL}=far:x", f"{URL}services=near:x"), (f"{URL}services=near:x", f"{URL}=far:x")):
+        security = SecuritySettings(user=users)
+        for path, user in (("services/orders", "near"), ("services-of-others", "far")):
+            assert security_of(URL + path, security, peers) == MessageSecurity(user=user, password="x"), (users, path)
+
+
+SPELLINGS = ["https://shop.example", "https://SHOP.example/", "https://shop.example:443/", "HTTPS://shop.example"]
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_spellings_of_a_url_are_one_place(spelling: str) -> None:
+    security = SecuritySettings(user=(f"{spelling}=till:secret",), plain_password=(URL,))
+    expected = MessageSecurity(user="till", password="secret", plain_password=True)
+    assert security_of(f"{URL}orders", security, {}) == expected
+    for known in (URL, spelling):
+        peers = {known: Peer(headers={"X-Shop": "1"})}
+        assert security_of(f"{URL}orders", security, peers) == expected
+        assert len(security.added_to(peers, Peer())) == 1
+    with pytest.raises(ConfigurationError, match="user: there are two entries"):
+        SecuritySettings(user=(f"{URL}=a:secret", f"{spelling}=b:secret"))
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_two_entries_for_one_place_are_refused(spelling: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"peers: there are two entries for https://shop\.example:443/"):
+        Peers({URL: Peer(), spelling: Peer(token="secret")})
+    with pytest.raises(ConfigurationError, match="bearer: there are two entries"):
+        CredentialSettings(basic=(f"{URL}=till:secret",), bearer=(f"{spelling}=secret",))
 
 
 @pytest.mark.parametrize(
