@@ -157,9 +157,8 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         self.peers = Peers(settings.security.added_to(known, others, peers or {}), others, settings.failover)
         #: The processes that clients may use; ``None`` = they are not named.
         self.members = Members(settings.failover) if settings.failover.public_address is not None else None
-        responses = responses_url(settings.address)
         self._announcing = Announcing(settings.discovery, settings.failover.public_address, self.ids.new)
-        self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses)
+        self._security = parties_of(self.peers, settings.security, clock, self.ids.new, responses_url(settings.address))
         self._given_transport = transport
         self._make_runtime = runtime
         self._runtime: Runtime | None = None
@@ -224,6 +223,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
                 raise ConfigurationError("role: active-standby needs a store that several processes share")
             if self.metrics is not None:
                 export(self.metrics)
+            self._security.log_unused()
             if not standby:
                 refuse_beside_active_member(self.store, self.clock())
                 self._start_runtime(self.settings.engine)

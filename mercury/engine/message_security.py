@@ -67,6 +67,7 @@ class SecurityParties:
         self._responders = [party for party in endpoints if party.settings.trusted is not None]
         self._services: dict[str, Party] = {}
         self._settings = services or {}
+        self._hosted: set[str] = set()
         self._log = LogLimiter(_LINES, LOG_INTERVAL)
         self._mutex = threading.Lock()
 
@@ -76,6 +77,7 @@ class SecurityParties:
         :param settings: its own; ``None`` = it has none.
         :raises ConfigurationError: they are not for a service, or a file cannot be used.
         """
+        self._hosted.add(name)
         settings = settings or self._settings.get(name)
         if settings is None:
             return
@@ -84,6 +86,15 @@ class SecurityParties:
         if not settings.checks:
             raise ConfigurationError(f"service {name!r}: its security needs users or trusted")
         self._services[name] = Party(settings, self._new_id)
+
+    def log_unused(self) -> None:
+        """Log the settings for services that are not hosted here: where a name is misspelt, its service is open."""
+        for name in sorted(self._settings.keys() - self._hosted) if self._hosted else ():
+            log.warning(
+                "the settings security.* name a service %r, which this process does not host: if no other process "
+                "with these settings does, the name is misspelt, and they protect no service",
+                name,
+            )
 
     def settings_of(self, service: str) -> MessageSecurity | None:
         """The settings of a service; ``None`` = it has none."""

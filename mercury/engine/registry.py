@@ -21,6 +21,11 @@ class _Hosted:
     largest_batch: int
 
 
+def is_service_name(text: str) -> bool:
+    """Whether a service can be named so: with letters, digits, ``-``, ``_`` and ``.``."""
+    return bool(text) and all(letter.isalnum() or letter in "-_." for letter in text)
+
+
 @dataclass(slots=True)
 class Registry:
     """Services by name and callbacks by name. Filled before the engine runs; implements `Application`."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Required, TypeAlias, TypedDict, TypeVar, overload
 
 from mercury.engine.application import Callback, MessageContext, Operation
-from mercury.engine.registry import Registry
+from mercury.engine.registry import Registry, is_service_name
 from mercury.errors import ApplicationFault, ConfigurationError, MercuryError, PayloadError
 from mercury.security.settings import MessageSecurity
 from mercury.service.signature import Signature
@@ -62,7 +62,7 @@ class Service:
         security: MessageSecurity | None = None,
         time_limit: float | None = None,
     ) -> None:
-        if not name or not all(letter.isalnum() or letter in "-_." for letter in name):
+        if not is_service_name(name):
             raise ConfigurationError(f"not a name for a service: {name!r} (letters, digits, '-', '_' and '.')")
         storable(KEY_BYTES, name=name)
         self.name = name

@@ -474,6 +474,20 @@ SECURITY = (
         f"{SETTINGS}::test_two_entries_for_one_place_are_refused",
     ),
     guard(
+        "places that are neither URLs nor names of services",
+        "engine.runtime.security_settings:_check_place",
+        "else is_service_name(where)",
+        "else True",
+        f"{SETTINGS}::test_entry_that_is_none_is_refused_without_its_secret",
+    ),
+    guard(
+        "settings of services that are not hosted",
+        "engine.message_security:SecurityParties.log_unused",
+        "self._settings.keys() - self._hosted",
+        "()",
+        f"{SETTINGS}::test_settings_of_a_service_that_is_not_hosted_are_named_in_the_log",
+    ),
+    guard(
         "offers of the identifier of a client's sequence",
         "engine.destination.creation:_is_taken",
         "return created is not None and created.service is not None",

@@ -9,6 +9,7 @@ from typing import Any
 
 from mercury.engine.addresses import split_url
 from mercury.engine.message_security import SecurityParties
+from mercury.engine.registry import is_service_name
 from mercury.engine.runtime.peers import Peer, Peers, is_below, key_of, place_of
 from mercury.errors import ConfigurationError
 from mercury.security.party import Party
@@ -120,13 +121,11 @@ class SecuritySettings:
 
 
 def _check_place(name: str, number: int, where: str) -> None:
-    if "://" not in where:
-        return
     try:
-        has_user = split_url(where).username is not None
+        fits = split_url(where).username is None if "://" in where else is_service_name(where)
     except ConfigurationError:  # its text shows the URL, which may have a secret
-        has_user = True
-    if has_user:
+        fits = False
+    if not fits:
         raise ConfigurationError(f"{name}: entry {number} does not begin with a URL or the name of a service")
 
 

@@ -123,6 +123,11 @@ def test_two_entries_for_one_place_are_refused(spelling: str) -> None:
         ({"user": (f"{URL}=",)}, "user: entry 1 is not of the form WHERE=VALUE"),
         ({"user": ("https://till:secret@shop/=x:y",)}, "user: entry 1 does not begin with a URL"),
         ({"trusted": (f"{URL}=a", f"{URL}=b")}, "trusted: there are two entries"),
+        ({"trusted": ("orders=a", "https:/shop.example/=b")}, "trusted: entry 2 does not begin with a URL or the name"),
+        ({"trusted": ("shop.example:8443=a",)}, "trusted: entry 1 does not begin with a URL or the name"),
+        ({"trusted": ("shop.example/services=a",)}, "trusted: entry 1 does not begin with a URL or the name"),
+        ({"plain_password": ("my orders",)}, "plain_password: entry 1 does not begin with a URL or the name"),
+        ({"trusted": ("ftp://shop.example/=a",)}, "trusted: entry 1 does not begin with a URL or the name"),
         ({"bind_sequences": (f"{URL}=1",)}, "bind_sequences: entry 1 is not of the form WHERE"),
         ({"max_age": 0.0}, "max_age"),
         ({"clock_skew": -1.0}, "clock_skew"),
@@ -171,6 +176,32 @@ def hosted(security: MessageSecurity) -> None:
 def test_security_that_is_not_for_a_service_is_refused(security: MessageSecurity, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         hosted(security)
+
+
+def log_of_start(caplog: pytest.LogCaptureFixture, *names: str) -> list[str]:
+    """The lines about WS-Security of a process that hosts services, with settings for `orders` and `ordres`."""
+    certificates = SecuritySettings(plain_password=("orders", "ordres", URL))
+    mercury = Mercury("memory:", settings=Settings(security=certificates))
+    for name in names:
+        service = Service(name, security=MessageSecurity(users={"till": "x"}))
+        service.operation(take)
+        mercury.add_service(service)
+    with mercury:
+        return [each.getMessage() for each in caplog.records if each.name == "mercury.security"]
+
+
+def take(body: bytes) -> None: ...
+
+
+def test_settings_of_a_service_that_is_not_hosted_are_named_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    (line,) = log_of_start(caplog, "orders", "stock")
+    assert line.startswith("the settings security.* name a service 'ordres', which this process does not host")
+
+
+def test_process_that_hosts_no_service_logs_nothing_about_settings_of_services(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert log_of_start(caplog) == []
 
 
 def test_security_that_is_not_for_an_endpoint_is_refused() -> None:
