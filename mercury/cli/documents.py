@@ -151,13 +151,13 @@ def _in_time(get: Callable[[], bytes], url: str, deadline: float) -> bytes:
 def _get(url: str, settings: Settings, limit: int) -> bytes:
     import http.client
 
-    from mercury.engine.addresses import server_of, split_url
+    from mercury.engine.addresses import server_of, split_server_url
     from mercury.engine.runtime.peers import Peers
     from mercury.engine.runtime.transport import plain
 
     peers = Peers(settings.credentials.added_to({}, settings.tls.others), settings.tls.others)
     for _ in range(MAX_REDIRECTS + 1):
-        parts, peer = split_url(url), peers.find(url)
+        parts, peer = split_server_url(url), peers.find(url)
         connection = http.client.HTTPConnection(parts.netloc, timeout=settings.http.timeout)
         if parts.scheme == "https":
             context = peer.context()

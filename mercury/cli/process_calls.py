@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -61,19 +62,17 @@ def _read(body: bytes) -> tuple[Any, str]:
 def _post(at: str, token: str, body: bytes, name: str) -> tuple[int, bytes]:
     import http.client
 
-    from mercury.engine.addresses import split_url
+    from mercury.engine.addresses import split_server_url
     from mercury.engine.runtime.transport import plain
     from mercury.service import paths
 
-    parts = split_url(at)
+    parts = split_server_url(at)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.netloc, timeout=TIMEOUT)
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
     try:
-        connection.request("POST", f"{parts.path.rstrip('/')}{paths.OPERATE}/{name}", body, headers)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    except (OSError, http.client.HTTPException) as error:
+        with contextlib.closing(kind(parts.netloc, timeout=TIMEOUT)) as connection:
+            connection.request("POST", f"{parts.path.rstrip('/')}{paths.OPERATE}/{name}", body, headers)
+            reply = connection.getresponse()
+            return reply.status, reply.read()
+    except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no name of a host
         raise StorageError(f"nothing answers at {at}: {plain(error)}") from error
-    finally:
-        connection.close()

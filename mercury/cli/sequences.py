@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import json
 import time
@@ -309,24 +310,22 @@ def _ask(at: str) -> list[dict[str, Any]]:
     """The status of a running process."""
     import http.client
 
-    from mercury.engine.addresses import split_url
+    from mercury.engine.addresses import split_server_url
     from mercury.engine.runtime.transport import plain
     from mercury.service import paths
     from mercury.settings import load
 
-    parts = split_url(at)
+    parts = split_server_url(at)
     token = load().http.status_token
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.netloc, timeout=10.0)
     try:
-        connection.request("GET", f"{paths.STATUS}/sequences", headers=headers)
-        reply = connection.getresponse()
-        body = reply.read()
-    except (OSError, http.client.HTTPException) as error:
+        with contextlib.closing(kind(parts.netloc, timeout=10.0)) as connection:
+            connection.request("GET", f"{paths.STATUS}/sequences", headers=headers)
+            reply = connection.getresponse()
+            body = reply.read()
+    except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no name of a host
         fail(FAILED, f"nothing answers at {at}: {plain(error)}; --store URL reads a store, and needs no process")
-    finally:
-        connection.close()
     if reply.status == 401:
         fail(FAILED, f"{at} gives its status only with its token; set MERCURY_HTTP_STATUS_TOKEN to it")
     if reply.status == 403:

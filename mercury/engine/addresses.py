@@ -14,6 +14,8 @@ from mercury.statemachine.messages import EndpointReference
 
 #: An IPv6 address in brackets and nothing else in the host: parsers disagree about the host in other cases.
 _BRACKETED = re.compile(r"(?:[^\[\]]*@)?\[[^\[\]]*\](?::[0-9]*)?")
+#: What may be a user's name and password in a text that cannot be split as a URL.
+_USER = re.compile(r"(:/*).*@", re.DOTALL)
 #: No blanks and no control characters: they would break a line of HTTP.
 _PLAIN = re.compile(r"[^\x00-\x20\x7f]*")
 #: The beginnings of the URIs that WS-Addressing and WS-MakeConnection use for peers without an address.
@@ -28,7 +30,7 @@ _SECOND = re.compile(r",\s*https?://")
 def split_url(url: str) -> SplitResult:
     """The parts of an http(s) URL.
 
-    :raises ConfigurationError: it is no such URL.
+    :raises ConfigurationError: it is no such URL; the text shows no password in it.
     """
     try:
         parts = urlsplit(url)
@@ -42,7 +44,19 @@ def split_url(url: str) -> SplitResult:
     except ValueError:
         several = url.startswith(_LISTS) or url.count("://") > 1
         needed = "several addresses are failover:(URL,URL)" if several else "http://host:port/path is needed"
-        raise ConfigurationError(f"not a URL to send to: {url!r} ({needed})") from None
+        shown = _USER.sub(r"\1...@", url)
+        raise ConfigurationError(f"not a URL to send to: {shown!r} ({needed})") from None
+    return parts
+
+
+def split_server_url(url: str) -> SplitResult:
+    """The parts of an http(s) URL whose host and port are connected to as they are written.
+
+    :raises ConfigurationError: it is no such URL, or has a user's name; the text shows no password in it.
+    """
+    parts = split_url(url)
+    if parts.username is not None:
+        raise ConfigurationError("a user's name and password cannot be part of the URL of a server")
     return parts
 
 

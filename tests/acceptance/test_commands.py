@@ -106,6 +106,14 @@ def test_wrong_options_are_explained() -> None:
 # --- tables --------------------------------------------------------------------------------------------------------
 
 
+def test_password_in_the_url_of_a_server_is_refused_in_one_line_that_does_not_show_it() -> None:
+    for command in (("sequences", "list", "--at"), ("wsdl", "show")):
+        for token in ({}, {"MERCURY_CONSOLE_TOKEN": "x" * 32}):
+            ended = mercury(*command, "http://till:s3cret@127.0.0.1:1", **token)
+            assert (ended.code, ended.out) == (2, ""), command
+            assert ended.err == "error: a user's name and password cannot be part of the URL of a server\n", command
+
+
 def test_the_tables_are_the_documentation() -> None:
     ended = mercury("tables")
     assert (ended.code, ended.err) == (0, "")

@@ -10,6 +10,7 @@ RENEWAL = "tests/acceptance/test_certificate_renewal.py"
 ACCOUNTS = "tests/acceptance/test_accounts.py"
 ENDPOINTS = "tests/scenario/test_authenticated_endpoints.py"
 WARNINGS = "tests/scenario/test_warnings_about_peers.py"
+PASSWORDS = "tests/unit/cli/test_passwords_in_urls.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -17,6 +18,20 @@ def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
 
 
 ACCESS = (
+    guard(
+        "a password in the URL of a server",
+        "mercury.engine.addresses:split_server_url",
+        "if parts.username is not None:",
+        "if False:",
+        f"{PASSWORDS}::test_call_of_a_process_shows_no_password_of_its_url",
+    ),
+    guard(
+        "a password in a text that is no URL",
+        "mercury.engine.addresses:split_url",
+        '_USER.sub(r"\\1...@", url)',
+        "url",
+        f"{PASSWORDS}::test_fetching_a_document_shows_no_password_of_its_url",
+    ),
     guard(
         "files that cannot be used change nothing",
         "mercury.engine.runtime.certificate_files:FileContext._look",
