@@ -343,7 +343,7 @@ def ack_requested_alone(record: RmsRecord, message_id: str, acknowledgements: Ac
     return _envelope(
         protocol,
         ns.rm_action(protocol.rm, RmMessage.ACK_REQUESTED),
-        EndpointReference(record.channel.endpoint),
+        EndpointReference(record.channel.to),
         message_id,
         EMPTY,
         acknowledgements=acknowledgements,

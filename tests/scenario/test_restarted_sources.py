@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
+from mercury.testing import Flight
 
-from .harness import DESTINATION, EPOCH, Link, Pair
+from .harness import DESTINATION, EPOCH, Link, Pair, name_of
 
 TAKING = replace(DESTINATION, batches=True)
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
@@ -99,3 +100,28 @@ def test_nothing_is_sent_after_a_fail_over_of_the_database_before_the_destinatio
     two.advance(10)
     two.client.store.history_since = failed_over = two.now
     assert_asks_once_before_it_sends(two, link, failed_over)
+
+
+def test_question_after_a_start_has_the_wsa_to_of_all_other_messages() -> None:
+    two = Pair(policy=TAKING, client_policy=TAKING)
+    link = two.client.to(two.server, wsa_to="urn:orders:europe")
+    said: list[tuple[str, str]] = []
+    launch = two.launch
+
+    def noted(flight: Flight) -> None:
+        if flight.url == two.server.service_url and not flight.is_reply:
+            to = flight.envelope.to
+            said.append((name_of(flight.http), "" if to is None else to.address))
+        launch(flight)
+
+    two.launch = noted  # type: ignore[method-assign]
+    link.notes("one")
+    two.advance(10)
+    two.client.stop()
+    two.client.start()
+    link.notes("two")
+    link.close()
+    two.advance(100)
+    assert {"CreateSequence", "message 1", "AckRequested", "message 2", "CloseSequence"} <= {name for name, _ in said}
+    assert {to for _, to in said} == {"urn:orders:europe"}
+    two.assert_ended()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from mercury.client.futures import Futures
@@ -198,13 +198,14 @@ class Node(Process):
         listens: bool = True,
         identity: str | None = None,
         polls: bool = False,
+        wsa_to: str | None = None,
     ) -> Link:
         url = server if isinstance(server, str) else server.service_url
         reply_to = EndpointReference(self.responses_url) if listens else ANONYMOUS_ENDPOINT
         if polls:
             reply_to = EndpointReference(f"{MAKE_CONNECTION_ANONYMOUS}{self.ids.new()}")
         channel = Channel(key=SequenceKey(url, key), policy=policy or source(), reply_to=reply_to, identity=identity)
-        return Link(self, channel)
+        return Link(self, channel if wsa_to is None else replace(channel, wsa_to=wsa_to))
 
     # --- the application -------------------------------------------------------------------------------------------
 
