@@ -237,7 +237,7 @@ class RmsRecord:
     polls: int = 0
     #: The peer for fair scheduling: for responses the owner of the requests (`RmdRecord.owner`); empty = this side.
     owner: str = ""
-    #: The batches that the destination takes: the most messages of one, and the most bytes of their bodies; 0 = none.
+    #: The most messages of a batch, and bytes of bodies. 0 = none, no sign of Mercury; 1 = none since it refused one.
     batch_messages: int = 0
     batch_size: int = 0
     #: Rows of its key get no number until this time, because of the time of one of them; ``None`` = no such row.

@@ -160,8 +160,15 @@ BATCHES = (
     batch(
         "a refused batch is sent again as it is",
         "engine.destination.inbound_faults:_send_singly",
-        "record.batch_messages = 0",
+        "record.batch_messages = 1",
         "pass",
+        f"{SCENARIO}::test_batch_that_was_not_agreed_is_refused_and_its_messages_are_sent_singly",
+    ),
+    batch(
+        "a destination that refused a batch is Mercury no longer",
+        "engine.destination.inbound_faults:_send_singly",
+        "record.batch_messages = 1",
+        "record.batch_messages = 0",
         f"{SCENARIO}::test_batch_that_was_not_agreed_is_refused_and_its_messages_are_sent_singly",
     ),
     batch(

@@ -279,13 +279,22 @@ def test_batch_that_was_not_agreed_is_refused_and_its_messages_are_sent_singly()
 
     two = Pair(policy=DESTINATION, client_policy=TAKING)
     two.alter("CreateSequenceResponse", with_batches)
-    two.link(listens=False).notes(*FOUR)
+    link = two.link(listens=False)
+    link.notes(*FOUR)
     two.advance(5)
     assert sent(two)[0] == "batch 1-4"
     assert two.count("fault Sender") == 1
     assert set(sent(two)[1:]) == {f"message {number}" for number in (1, 2, 3, 4)}
     assert two.server.handled == [*FOUR]
-    assert two.client.source().batch_messages == 0, "what comes later is sent singly too"
+    # The destination is Mercury all the same: after a start it is asked which numbers it has (decision 84).
+    two.client.stop()
+    two.client.start()
+    link.notes("five", "six")
+    before = len(two.seen)
+    two.advance(5)
+    assert two.seen[before] == "AckRequested"
+    assert sent(two)[5:] == ["message 5", "message 6"], "what comes later is sent singly too"
+    assert two.server.handled == [*FOUR, "five", "six"]
 
 
 def test_batch_of_another_peers_sequence_is_refused() -> None:

@@ -146,7 +146,7 @@ def _of_source(record: RmsRecord) -> list[Fact]:
         Fact("follows", record.follows, link("sequence", id=record.follows)),
         Fact("offered for responses", record.offered if record.offer_accepted else None),
         Fact("identity of the other side", channel.identity),
-        Fact("batches it may send", f"{record.batch_messages} messages" if record.batch_messages else None),
+        Fact("batches it may send", f"{record.batch_messages} messages" if record.batch_messages > 1 else None),
         Fact("store of the destination", record.store),
         Fact("last error", record.last_error),
     ]

@@ -72,7 +72,7 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
 
 def _send_singly(batch: Batch, record: RmsRecord, first: int, last: int) -> None:
     """The destination refuses a batch as a whole: its messages, and those after them, are sent singly."""
-    record.batch_messages = 0
+    record.batch_messages = 1  # not 0, which would say that it is not Mercury: then it is not asked after a start
     batch.tx.rms.resend(record, range(first, last + 1), batch.now)
     record.due = batch.now
 
