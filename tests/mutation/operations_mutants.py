@@ -251,7 +251,7 @@ OPERATIONS = (
     guard(
         "acknowledged at delivery also in messages of the other direction",
         "mercury.engine.source.pair_acknowledgements:of_pair",
-        "machine.accepted() if ends else machine.acknowledgement(policy).ranges",
+        "machine.accepted() if ends else said.ranges",
         "machine.accepted()",
         "tests/unit/engine/source/test_pair_acknowledgements.py::test_stored_messages_are_acknowledged_before_their_delivery_only_by_policy_or_at_the_end",
     ),

@@ -23,6 +23,7 @@ from .harness import DESTINATION, Node, Pair, World, name_of
 from .test_ownership_of_sequences import post
 
 KEEP = IncompleteSequenceBehavior.NO_DISCARD
+REPLIES = "http://client.example/replies"
 PROTOCOLS = pytest.mark.parametrize("protocol", ALL_PROTOCOLS, ids=str)
 
 
@@ -552,6 +553,30 @@ def test_the_acknowledgement_of_the_responses_rides_on_the_end_of_the_requests()
     (flight,) = pair.held
     offered = pair.client.source().offered
     assert [(each.identifier, each.ranges) for each in flight.envelope.acknowledgements] == [(offered, ((1, 2),))]
+
+
+@pytest.mark.parametrize(
+    ("acks_to", "parameters"),
+    [("anonymous", ""), ("http://client.example/acks", ""), (REPLIES, '<c:Desk xmlns:c="urn:c">7</c:Desk>')],
+    ids=["anonymous", "another", "parameters"],
+)
+def test_the_end_of_the_responses_acknowledges_no_requests_whose_acknowledgements_go_elsewhere(
+    acks_to: str, parameters: str
+) -> None:
+    # RM-ACK-10
+    node, foreign = Node("server", World()), Foreign()
+    identifier = foreign.open(
+        node, acks_to=acks_to, acks_parameters=parameters, offer="urn:offered", offer_endpoint=REPLIES
+    )
+    node.get(foreign.ask(identifier, 1, reply_to=REPLIES))
+    for _ in range(2):
+        node.world.turn()
+    node.get(foreign.terminate(identifier, headers=foreign.acknowledgement("urn:offered", ((1, 1),))))
+    for _ in range(2):
+        node.world.turn()
+    (closing,) = [flight for flight in node.world.wire if flight.name == "CloseSequence"]
+    assert closing.url == REPLIES
+    assert closing.envelope.acknowledgements == ()
 
 
 def test_a_response_carries_the_acknowledgement_of_its_request() -> None:

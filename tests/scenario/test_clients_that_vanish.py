@@ -321,7 +321,7 @@ def test_client_without_room_that_is_gone_is_asked_no_more_after_its_requests_ar
     node.get(foreign.ask(requests, 2, reply_to=FRIEND))
     node.world.advance(60)
     node.get(foreign.terminate(requests, 2))
-    assert node.world.count("acknowledgement") > 0, "it is asked whether it has room"
+    assert node.world.count("AckRequested") > 0, "it is asked whether it has room"
     node.world.advance(node.policy.tombstone + 4000)
     assert node.letters_by_text() == [("re ask 2", "not delivered")]
     posted = len(node.world.seen)

@@ -181,6 +181,10 @@ def test_request_reply_session_of_a_client_with_an_address(protocol: Protocol) -
     node.world.turn()
     end = "LastMessage" if dotnet.is_1_0 else "CloseSequence"
     (said,) = [flight for flight in node.world.flights if flight.name == end]
+    # ST-W02, RM11-ACK-08: the requests have ended, and AcksTo is the same address
+    ranges, final = (((1, 2),), False) if dotnet.is_1_0 else (((1, 1),), True)
+    pair = [(each.identifier, each.ranges, each.final) for each in said.envelope.acknowledgements]
+    assert pair == [(identifier, ranges, final)]
     if dotnet.is_1_0:
         node.get(dotnet.alone(dotnet.acknowledgement(offered, ((1, 2),))))
     else:

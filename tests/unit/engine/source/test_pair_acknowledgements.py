@@ -9,6 +9,7 @@ import pytest
 
 from mercury.engine.source.pair_acknowledgements import of_pair
 from mercury.statemachine.faults import Ranges
+from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.policy import AcknowledgeAt, DestinationPolicy
 from mercury.storage.memory import MemoryStore
 from mercury.testing.contract.builders import channel, rmd_record, rms_record
@@ -31,7 +32,7 @@ def test_stored_messages_are_acknowledged_before_their_delivery_only_by_policy_o
     context: Any = SimpleNamespace(
         application=SimpleNamespace(policy=lambda _service: DestinationPolicy(acknowledge_at=at))
     )
-    requests = rmd_record("urn:requests")
+    requests = rmd_record("urn:requests", acks_to=EndpointReference(channel().to))
     machine = requests.machine
     machine.used = True
     machine.received.update(((1, 2), (5, 5)))
