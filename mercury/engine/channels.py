@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from mercury.engine.addresses import endpoint_of
 from mercury.statemachine.messages import ANONYMOUS, EndpointReference
 from mercury.statemachine.policy import SourcePolicy
 from mercury.statemachine.protocol import Protocol
@@ -67,6 +68,19 @@ def fetched_key(request: RmdRecord) -> SequenceKey:
     requests."""
     offered = request.response_channel
     return offered.key if offered is not None and offered.back_channel else reply_key(request)
+
+
+def channel_of_response(request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
+    """The channel of the offered sequence, if its endpoint is that of the response; else a new sequence, or none.
+
+    :param reply_to: the endpoint that the request names for it; ``None`` = none.
+    """
+    offered = request.response_channel
+    if reply_to is None or not (reply_to.addressable or reply_to.polled):
+        return offered if offered is not None and offered.back_channel else reply_channel(request)
+    if offered is not None and endpoint_of(reply_to.address) == endpoint_of(offered.endpoint):
+        return offered
+    return response_channel(request, reply_to)
 
 
 def exceeds_addresses(buffer: InvokerRecord, address: str, most: int) -> bool:

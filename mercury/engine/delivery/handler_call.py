@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from mercury.engine.application import FUTURE, Callback, MessageContext, Operation
 from mercury.engine.attachments import stored_attachments
-from mercury.engine.channels import TOO_MANY_ADDRESSES, exceeds_addresses, reply_channel, response_channel
+from mercury.engine.channels import TOO_MANY_ADDRESSES, channel_of_response, exceeds_addresses
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
 from mercury.engine.delivery.time_limit import within_limit
@@ -16,7 +16,6 @@ from mercury.engine.tracing import processing
 from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
-from mercury.statemachine.messages import EndpointReference
 from mercury.statemachine.trace import Trace
 from mercury.storage.api import Transaction
 from mercury.storage.names import request_name
@@ -292,7 +291,7 @@ class HandlerCall:
         reply_to = message.reply_to
         if request is None or (reply_to is not None and reply_to.none):
             return None
-        channel = self._response_channel(request, reply_to)
+        channel = channel_of_response(request, reply_to)
         row = OutboundMessage(
             message_id=self._context.ids.new(),
             channel=channel,
@@ -318,16 +317,6 @@ class HandlerCall:
         """Whether the limit on addresses is reached: earlier requests may have used it up since this one was
         accepted."""
         return exceeds_addresses(self._record, channel.key.endpoint, self._context.settings.max_response_addresses)
-
-    def _response_channel(self, request: RmdRecord, reply_to: EndpointReference | None) -> Channel:
-        """The channel of the offered sequence, if its address is that of the response; else a new sequence, or none."""
-        offered = request.response_channel
-        has_address = reply_to is not None and (reply_to.addressable or reply_to.polled)
-        if offered is not None and has_address is not offered.back_channel:
-            return offered
-        if reply_to is not None and has_address:
-            return response_channel(request, reply_to)
-        return reply_channel(request)
 
     # --- responses -------------------------------------------------------------------------------------------------
 
