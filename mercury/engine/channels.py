@@ -76,11 +76,16 @@ def channel_of_response(request: RmdRecord, reply_to: EndpointReference | None) 
     :param reply_to: the endpoint that the request names for it; ``None`` = none.
     """
     offered = request.response_channel
-    if reply_to is None or not (reply_to.addressable or reply_to.polled):
+    if reply_to is None or not has_address(reply_to):
         return offered if offered is not None and offered.back_channel else reply_channel(request)
     if offered is not None and endpoint_of(reply_to.address) == endpoint_of(offered.endpoint):
         return offered
     return response_channel(request, reply_to)
+
+
+def has_address(endpoint: EndpointReference) -> bool:
+    """Whether a response to this endpoint is posted there, or fetched by MakeConnection."""
+    return endpoint.addressable or endpoint.polled
 
 
 def exceeds_addresses(buffer: InvokerRecord, address: str, most: int) -> bool:

@@ -1,18 +1,20 @@
-"""Where the response to a request goes: to its own ReplyTo (WSA Core section 3.4)."""
+"""Where the response to a request goes: to its own ReplyTo, and a fault to its FaultTo (WSA Core section 3.4)."""
 
 from __future__ import annotations
 
 import pytest
 
+from mercury.engine.exchange import Arrival
 from mercury.wire.envelope import Envelope
 
-from .foreign import RM10_SOAP11, RM11_SOAP11, RM11_SOAP12, Foreign, answer_to
+from .foreign import RM10_SOAP11, RM10_SOAP12, RM11_SOAP11, RM11_SOAP12, Foreign, answer_to
 from .harness import Node, World, name_of
 from .test_make_connection import ADDRESS, ANOTHER, Polling
 
 DIALECTS = pytest.mark.parametrize(
     "foreign", [Foreign(RM11_SOAP12), Foreign(RM11_SOAP11), Foreign(RM10_SOAP11)], ids=["1.1/1.2", "1.1/1.1", "1.0/1.1"]
 )
+INSIDE = "http://inside.example/admin"
 FRIEND = "http://friend.example/replies"
 OTHER = "http://other.example/replies"
 #: A response on the sequence that was offered, and one on a sequence that is made for it first.
@@ -90,3 +92,83 @@ def test_response_to_an_address_is_not_left_to_make_connection_although_the_offe
     identifier = foreign.open(node, offer=OFFERED, offer_endpoint=ADDRESS)
     node.get(foreign.ask(identifier, 1, "one", reply_to=FRIEND))
     assert_posted(node, foreign, FRIEND, NEW, b"re one")
+
+
+# --- FaultTo ---------------------------------------------------------------------------------------------------------
+
+
+@DIALECTS
+@pytest.mark.parametrize("reply_to", [FRIEND, OTHER, "none"], ids=["ReplyTo", "same as FaultTo", "none"])
+def test_fault_of_a_handler_goes_to_fault_to(foreign: Foreign, reply_to: str) -> None:
+    node = server()
+    identifier = offering(node, foreign)
+    reply_to = f"{foreign.wsa}/role/none" if reply_to == "none" and foreign.protocol is RM10_SOAP11 else reply_to
+    node.get(foreign.ask(identifier, 1, "refuse it", reply_to=reply_to, fault_to=OTHER, message_id="urn:request"))
+    envelope = assert_posted(node, foreign, OTHER, NEW, b"Refused")
+    assert envelope.relates_to == "urn:request"
+    assert node.letters() == []
+
+
+def test_fault_carries_the_reference_parameters_of_fault_to() -> None:
+    # WSA-03
+    node, foreign = server(), Foreign()
+    identifier = offering(node, foreign)
+    seven, three = (f'<c:Desk xmlns:c="urn:c">{desk}</c:Desk>' for desk in (7, 3))
+    fault_to = f"<a:FaultTo>{foreign.epr(OTHER, seven)}</a:FaultTo>"
+    node.get(foreign.ask(identifier, 1, "refuse it", reply_to=FRIEND, reply_parameters=three, headers=fault_to))
+    envelope = assert_posted(node, foreign, OTHER, NEW, b"Refused")
+    assert [b">7<" in block for block in envelope.headers] == [True]
+
+
+@DIALECTS
+def test_what_is_no_fault_goes_to_reply_to(foreign: Foreign) -> None:
+    node = server()
+    identifier = offering(node, foreign)
+    node.get(foreign.ask(identifier, 1, "one", reply_to=FRIEND, fault_to=OTHER))
+    assert_posted(node, foreign, FRIEND, OFFERED, b"re one")
+
+
+@pytest.mark.parametrize("fault_to", [INSIDE, "anonymous", "none", ADDRESS])
+def test_fault_goes_to_reply_to_where_nothing_can_be_sent_to_fault_to(fault_to: str) -> None:
+    # FLT-14: as the faults of the protocol do. WS-RM 1.0 has no MakeConnection.
+    node, foreign = server(), Foreign(RM10_SOAP12)
+    identifier = offering(node, foreign)
+    assert name_of(node.get(foreign.ask(identifier, 1, "refuse it", reply_to=FRIEND, fault_to=fault_to))) != "fault"
+    assert_posted(node, foreign, FRIEND, OFFERED, b"Refused")
+
+
+def test_fault_for_who_waits_on_the_connection_comes_there_whatever_fault_to_says() -> None:
+    # HTTP-05: the exchange stays open for it, and its request would be repeated
+    node, foreign = server(), Foreign()
+    identifier = foreign.open(node, offer=OFFERED)
+    request = foreign.ask(identifier, 1, "refuse it", reply_to="anonymous", fault_to=OTHER)
+    answers = node.receive([Arrival(http=request, service="orders", url=node.service_url)])
+    assert answers is not None
+    node.world.run()
+    response = node.respond(answers[0].waiting)
+    assert response is not None
+    assert b"Refused" in response.body
+    assert node.world.seen == []
+
+
+def test_fault_to_is_fetched_by_make_connection() -> None:
+    client = Polling()
+    client.offer()
+    client.post(client.foreign.ask(client.requests, 1, "refuse it", reply_to=ADDRESS, fault_to=ANOTHER))
+    assert not name_of(client.poll()).startswith("response")
+    assert name_of(client.poll(address=ANOTHER)) == "CreateSequence"
+
+
+def test_fault_goes_to_reply_to_where_fault_to_is_one_address_too_many() -> None:
+    node, foreign = server(max_response_addresses=2), Foreign()
+    identifier = offering(node, foreign)
+    for number in (1, 2):
+        where = {"reply_to": FRIEND, "fault_to": f"{OTHER}/{number}"}
+        node.get(foreign.ask(identifier, number, "refuse it", message_id=f"urn:{number}", **where))
+        node.world.turn()
+    node.world.turn()
+    addresses = {record.channel.endpoint for record in node.sources()}
+    assert addresses == {FRIEND, f"{OTHER}/1"}
+    said = [flight.envelope for flight in node.world.wire if flight.url == FRIEND]
+    assert [each.relates_to for each in said] == ["urn:2"]
+    assert node.letters() == []

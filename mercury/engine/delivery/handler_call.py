@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 
 from mercury.engine.application import FUTURE, Callback, MessageContext, Operation
 from mercury.engine.attachments import stored_attachments
-from mercury.engine.channels import TOO_MANY_ADDRESSES, channel_of_response, exceeds_addresses
+from mercury.engine.channels import TOO_MANY_ADDRESSES, channel_of_response, exceeds_addresses, has_address
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
 from mercury.engine.delivery.time_limit import within_limit
@@ -16,6 +16,8 @@ from mercury.engine.tracing import processing
 from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
+from mercury.statemachine.messages import EndpointReference
+from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.trace import Trace
 from mercury.storage.api import Transaction
 from mercury.storage.names import request_name
@@ -285,11 +287,23 @@ class HandlerCall:
         action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
         return self._respond(tx, action, Payload(xml, is_fault=True), now)
 
+    def _fault_to(self, request: RmdRecord) -> EndpointReference | None:
+        """The endpoint for a fault: FaultTo, else ReplyTo (FLT-14). Only ReplyTo for a client that waits on the
+        connection of its request: it would repeat the request until something comes there."""
+        fault_to, reply_to = self.message.fault_to, self.message.reply_to
+        if fault_to is None or not has_address(fault_to) or reply_to is None or reply_to.anonymous:
+            return reply_to
+        polls = request.protocol.rm is RmVersion.RM11
+        refused = self._context.settings.addresses.refusal("FaultTo", fault_to, polls=polls) is not None
+        return reply_to if refused or self._exceeds_addresses(channel_of_response(request, fault_to)) else fault_to
+
     def _respond(self, tx: Transaction, action: str, response: Payload, now: float) -> Channel | None:
         """Put the response on the response sequence; it is stored in the transaction that consumes the request."""
         request, message = self._request, self.message
-        reply_to = message.reply_to
-        if request is None or (reply_to is not None and reply_to.none):
+        if request is None:
+            return None
+        reply_to = self._fault_to(request) if response.is_fault else message.reply_to
+        if reply_to is not None and reply_to.none:
             return None
         channel = channel_of_response(request, reply_to)
         row = OutboundMessage(
