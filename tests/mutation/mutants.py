@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutation.access_mutants import ACCESS
+from tests.mutation.address_mutants import ADDRESSES
 from tests.mutation.arrival_mutants import ARRIVALS
 from tests.mutation.batch_mutants import BATCHES
 from tests.mutation.console_mutants import CONSOLE
@@ -581,6 +582,7 @@ TESTED = (
         "::test_mercury_gets_its_responses_in_order_however_many_answers_to_create_sequence_are_lost",
     ),
     *ACCESS,
+    *ADDRESSES,
     *CONSOLE,
     *OPERATIONS,
     *FLOW,
