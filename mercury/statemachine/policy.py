@@ -55,7 +55,8 @@ class DestinationPolicy:
     acknowledgement_interval: float = 0.1
     #: An acknowledgement is sent immediately when this many new messages are not acknowledged.
     acknowledge_every: int = 16
-    #: A sequence is ended when its source has sent nothing for this long; ``None`` = never.
+    #: A sequence is ended when its source has sent nothing for this long; ``None`` = never. One that this side has
+    #: offered for responses is not ended while they may come.
     inactivity_timeout: float | None = 7 * 86400.0
     #: A sequence that was created and never used is ended after this time; ``None`` = after ``inactivity_timeout``.
     unused_timeout: float | None = 12 * 3600.0

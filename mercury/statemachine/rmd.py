@@ -106,6 +106,11 @@ class RMDSequence:
         """Whether the ranges cannot change any more."""
         return self.closed or self.tombstone
 
+    def is_silent(self, now: float, policy: DestinationPolicy) -> bool:
+        """Whether the source was not heard for so long that the next `Tick` ends the sequence (RM-TRM-07)."""
+        inactive_at = self._inactive_at(policy)
+        return inactive_at is not None and inactive_at <= now
+
     def predicate(self) -> str:
         """The tuple that follows from the counters: it equals the state's value."""
         factors = (self.used, self.last_number is not None, self.complete, self.ended_at is not None)
@@ -249,9 +254,8 @@ class RMDSequence:
             case RmdGuard.ROOM_AGAIN, events.RoomCounted(room=room):
                 return self.room == 0 and room != 0
             case RmdGuard.EXPIRED, _:
-                inactive_at = self._inactive_at(policy)
                 expired = self.expires_at is not None and self.expires_at <= now
-                return expired or (inactive_at is not None and inactive_at <= now)
+                return expired or self.is_silent(now, policy)
             case _:
                 raise AssertionError(f"no guard of this input: {guard}")
 

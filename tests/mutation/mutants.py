@@ -19,6 +19,7 @@ from tests.mutation.reconcile_mutants import RECONCILES
 from tests.mutation.search_mutants import SEARCHES
 from tests.mutation.security_mutants import SECURITY
 from tests.mutation.several_processes_mutants import SEVERAL_PROCESSES
+from tests.mutation.silence_mutants import SILENCES
 from tests.mutation.stage_mutants import STAGES
 from tests.mutation.storage_mutants import STORAGE
 from tests.mutation.telemetry_mutants import TELEMETRIES
@@ -587,6 +588,7 @@ TESTED = (
     *OPERATIONS,
     *FLOW,
     *LIFE,
+    *SILENCES,
     *STATEMENTS,
     *SEARCHES,
     *MEMBERS,

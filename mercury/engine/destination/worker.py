@@ -100,6 +100,8 @@ class DestinationWorker:
             else:
                 self._save(tx, record)
             return alive
+        if machine.is_silent(now, policy) and _awaits_responses(tx, record):
+            machine.heard_at(now)
         requested = handle_rmd(tx, self._context, record, events.Tick(), now)
         if effects.Forget() in requested:
             tx.invoker.delete(record.identifier)
@@ -165,6 +167,17 @@ class Rooms:
         buffer = self._buffers.get(record.identifier)
         left = self._backlog.left(record, buffer) if buffer is not None else None
         count_room(self._context, record, buffer, self._now, left)
+
+
+def _awaits_responses(tx: Transaction, record: RmdRecord) -> bool:
+    """Whether responses may still come on a sequence that this side has offered, however long its source is silent.
+
+    Silence ends it after the sequence that offered it, which ends by itself or fails, and then is forgotten.
+    """
+    buffer = tx.invoker.read(record.identifier) if record.service is None else None
+    keys = {channel.key for channel in buffer.response_channels} if buffer is not None else set()
+    sources = [source for key in keys for source in tx.rms.peek(key) if source.offered == record.identifier]
+    return any(source.machine.alive or source.machine.unanswered for source in sources)
 
 
 def repeat_acknowledgement(record: RmdRecord, now: float) -> None:
