@@ -146,12 +146,11 @@ class RMDSequence:
         return ((1, first_missing - 1),) if first_missing > 1 else ()
 
     def next_due(self, policy: DestinationPolicy) -> float | None:
-        """When an acknowledgement, an end of this side's or `Tick` is due; for a tombstone, when it may be deleted."""
+        """When an acknowledgement, an end of this side's or `Tick` is due; instead of `Tick`, when a tombstone may be
+        deleted."""
+        times: tuple[float | None, ...] = (self.ack_due, self.end_due, self.expires_at, self._inactive_at(policy))
         if self.ended_at is not None:
-            if self.end_due is not None:
-                return min(self.end_due, self.ended_at + policy.tombstone)
-            return self.ended_at + policy.tombstone
-        times = (self.ack_due, self.end_due, self.expires_at, self._inactive_at(policy))
+            times = (self.ack_due, self.end_due, self.ended_at + policy.tombstone)
         return min((at for at in times if at is not None), default=None)
 
     # --- events ----------------------------------------------------------------------------------------------------

@@ -135,7 +135,7 @@ RMD = read_table(
         RmdState.RECEIVING: "acknowledge: on request, after a new message or a duplicate, when the interval is over",
         RmdState.LAST_KNOWN: "the same; when closed, every acknowledgement is Final",
         RmdState.COMPLETE: "the same",
-        RmdState.ENDED_COMPLETE: "a tombstone: fault with ranges; the same answers to Close and Terminate again",
+        RmdState.ENDED_COMPLETE: "a tombstone: fault with ranges; acknowledge on request, answer Close and Terminate",
         RmdState.ENDED_OPEN: "a tombstone: the same",
         RmdState.ENDED_INCOMPLETE: "a tombstone: the same",
     },

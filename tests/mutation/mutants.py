@@ -232,8 +232,8 @@ SIMULATED = (
         (
             Change(
                 "mercury.statemachine.rmd:RMDSequence.next_due",
-                "return self.ended_at + policy.tombstone",
-                "return self.ended_at",
+                "self.ended_at + policy.tombstone",
+                "self.ended_at",
             ),
             Change(
                 "mercury.engine.destination.worker:DestinationWorker._work",

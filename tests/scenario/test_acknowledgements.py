@@ -179,6 +179,34 @@ def test_a_requested_acknowledgement_goes_to_acks_to() -> None:
     assert node.world.times == [(0, "acknowledgement")]
 
 
+@PROTOCOLS
+def test_a_requested_acknowledgement_of_an_ended_sequence_goes_to_acks_to_once(protocol: Protocol) -> None:
+    # RM-ACK-06, ST-D05
+    node, foreign = Node("server", World(), policy=DESTINATION), Foreign(protocol)
+    identifier = foreign.open(node, acks_to="http://friend.example/acks")
+    node.get_all([foreign.note(identifier, 1), foreign.terminate(identifier, 1)])
+    node.world.advance(10)
+    assert node.world.seen == []
+    node.world.hold("acknowledgement")
+    assert name_of(node.get(foreign.alone(foreign.ack_requested(identifier)))) == "accepted"
+    node.world.advance(100)
+    (flight,) = node.world.held
+    assert ranges_in(flight.http) == [(1, 1)]
+    assert (b"Final" in flight.http.body) is (protocol.rm is RmVersion.RM11)
+    node.world.advance(DESTINATION.tombstone)
+    assert node.empty()
+
+
+def test_a_requested_acknowledgement_of_an_ended_sequence_is_not_posted_again_to_a_source_that_is_gone() -> None:
+    node, foreign, identifier = listening_source()
+    node.get_all([foreign.note(identifier, 1), foreign.terminate(identifier, 1)])
+    node.get(foreign.alone(foreign.ack_requested(identifier)))
+    node.world.advance(DESTINATION.tombstone - 1)
+    assert node.world.times == [(0, "acknowledgement")]
+    node.world.advance(2)
+    assert node.empty()
+
+
 def test_nothing_is_acknowledged_unasked_before_the_identifier_was_used() -> None:
     # The CreateSequenceResponse may be lost; its source would answer UnknownSequence.
     node, _, _ = listening_source()

@@ -125,3 +125,23 @@ def test_question_after_a_start_has_the_wsa_to_of_all_other_messages() -> None:
     assert {"CreateSequence", "message 1", "AckRequested", "message 2", "CloseSequence"} <= {name for name, _ in said}
     assert {to for _, to in said} == {"urn:orders:europe"}
     two.assert_ended()
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_source_goes_on_whose_sequence_the_destination_has_ended_meanwhile(protocol: Protocol, listens: bool) -> None:
+    # RM-ACK-06
+    silence = 60.0
+    two = Pair(policy=replace(TAKING, inactivity_timeout=silence), client_policy=TAKING)
+    link = two.link(protocol, listens=listens)
+    link.notes("one")
+    two.advance(silence + 10)
+    assert two.server.destination().machine.tombstone
+    two.client.stop()
+    two.client.start()
+    link.notes("two", "three")
+    two.advance(30)
+    assert two.server.handled == ["one", "two", "three"]
+    link.close()
+    two.advance(silence + 100)
+    two.assert_ended()

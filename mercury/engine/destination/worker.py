@@ -98,6 +98,7 @@ class DestinationWorker:
             if machine.ended_at + policy.tombstone <= now:
                 self._forget(tx, record)
             else:
+                step.posts += self._acknowledge_in_time(record, rooms, now)
                 self._save(tx, record)
             return alive
         if machine.is_silent(now, policy) and _awaits_responses(tx, record):
@@ -110,11 +111,7 @@ class DestinationWorker:
             return True
         if machine.tombstone:
             tx.invoker.add(marker_rows(record, requested))
-        longest = max(LONGEST, policy.acknowledgement_interval)
-        posted = is_posted(record.acks_to)
-        if posted and machine.ack_due is not None and is_due(machine.ack_due, now, longest):
-            rooms.count(record)
-            step.posts += self._acknowledge(record, now)
+        step.posts += self._acknowledge_in_time(record, rooms, now)
         step.progress += 1
         self._save(tx, record)
         return machine.tombstone
@@ -124,6 +121,16 @@ class DestinationWorker:
         young = record.created_at > now - self._context.settings.remember_ended
         if young and record.create_message_id is not None and not record.given_up:
             tx.after_commit(lambda: self._context.expired.add(record.owner, now))
+
+    def _acknowledge_in_time(self, record: RmdRecord, rooms: Rooms, now: float) -> list[Outgoing]:
+        """Post an acknowledgement if one is due: of an ended sequence too, if its source has requested it (ST-D05)."""
+        machine, policy = record.machine, self._context.application.policy(record.service)
+        longest = max(LONGEST, policy.acknowledgement_interval)
+        posted = is_posted(record.acks_to)
+        if not posted or machine.ack_due is None or not is_due(machine.ack_due, now, longest):
+            return []
+        rooms.count(record)
+        return self._acknowledge(record, now)
 
     def _acknowledge(self, record: RmdRecord, now: float) -> list[Outgoing]:
         policy = self._context.application.policy(record.service)
