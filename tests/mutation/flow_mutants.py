@@ -464,6 +464,18 @@ FLOW = (
         test="tests/unit/engine/test_appended.py::test_transaction_that_works_on_no_key_does_not_end_a_stream",
     ),
     Mutant(
+        "keys that are due long after their work are kept in memory",
+        (Change("mercury.engine.source.due_again:DueAgain.note", " and due <= now + SOON", ""),),
+        test="tests/scenario/test_sequence_life_cycles.py"
+        "::test_keys_whose_sequences_have_ended_take_no_memory_of_the_worker_until_they_are_forgotten[listening]",
+    ),
+    Mutant(
+        "keys that are due by the time wait while others get messages",
+        (Change("mercury.engine.runtime.threads:Runtime._found", "if topic is Topic.RMS:", "if False:"),),
+        test="tests/unit/engine/runtime/test_work_scout.py"
+        "::test_work_on_sources_that_is_found_is_searched_for_although_commits_name_what_they_have_appended",
+    ),
+    Mutant(
         "a window is refilled without the claim",
         (Change("mercury.engine.source.worker:SourceWorker.refill", "tx.guard(claim)", "pass"),),
         test="tests/storage/test_refill.py::test_a_claim_that_another_process_has_taken_costs_no_acknowledgement",

@@ -590,3 +590,22 @@ def test_the_kind_of_a_row_is_not_sent() -> None:
     assert [row.kind for row in rows] == [OutboundKind.MESSAGE, OutboundKind.END]
     pair.advance(10)
     assert pair.count("message 2") == 0
+
+
+# --- many of them ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_keys_whose_sequences_have_ended_take_no_memory_of_the_worker_until_they_are_forgotten(listens: bool) -> None:
+    pair = Pair()
+    for number in range(20):
+        link = pair.link(key=f"key {number}", listens=listens)
+        link.asks("one")
+        link.close()
+    pair.advance(100)
+    assert [source.machine.state for source in pair.client.sources()] == [RmsState.ENDED] * 20
+    for node in (pair.client, pair.server):
+        assert len(node.engine.source.due_again) == 0
+    pair.advance(2 * 86400)
+    assert pair.client.empty()
+    assert pair.server.empty()

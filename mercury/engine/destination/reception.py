@@ -70,7 +70,7 @@ class Refilling(Protocol):
 
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None: ...
 
-    def planned(self, dues: Mapping[SequenceKey, float | None]) -> None: ...
+    def planned(self, dues: Mapping[SequenceKey, float | None], now: float) -> None: ...
 
 
 class Reception:
@@ -227,7 +227,7 @@ class Reception:
             if keys:
                 refilled += keys
                 posts = self._refilling.refill(tx, keys, now).posts
-        self._refilling.planned({key: due for key, due in batch.next_dues().items() if key not in keys})
+        self._refilling.planned({key: due for key, due in batch.next_dues().items() if key not in keys}, now)
         return batch, posts
 
     def _failed(self, exchange: InboundExchange, error: Exception) -> Answer:

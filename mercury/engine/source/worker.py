@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +19,7 @@ from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
 from mercury.engine.source.after_start import IsInFlight, ThisProcess, none_wait
+from mercury.engine.source.due_again import DueAgain
 from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.in_window import WINDOW_BYTES
 from mercury.engine.source.later_actions import LaterActions
@@ -50,9 +50,7 @@ class SourceWorker:
         self._cool_down = CoolDown()
         self._work_filter = WorkFilter(context.claims.owner)
         self._found = FoundKeys(self._find, context.claims.monotonic)
-        self._mutex = threading.Lock()
-        #: When the keys that this process has worked on are due again; only those that are due by the time.
-        self._planned: dict[SequenceKey, float] = {}
+        self.due_again = DueAgain()
         #: When this worker has run for the first time.
         self._since = -math.inf
         #: The owner that was served last (`RmsRecord.owner`).
@@ -126,8 +124,7 @@ class SourceWorker:
 
     def _keys(self, step: Step, now: float) -> Sequence[SequenceKey]:
         """The keys to work on. The store is searched for them unless the commits since the last turn have named all."""
-        with self._mutex:
-            planned = min(self._planned.values(), default=None)
+        planned = self.due_again.first()
         appended = self.appended.take(now)
         if appended is not None and (planned is None or planned > now):
             step.more = False
@@ -139,8 +136,7 @@ class SourceWorker:
         if self._context.others and not step.more:
             claims = self._context.claims
             self.appended.found(keys, now, lambda digest: claims.current(source_claim(digest), now) is not None)
-        with self._mutex:  # those that are due now are among the keys, or more are due
-            self._planned = {key: due for key, due in self._planned.items() if due > now}
+        self.due_again.found(now)  # those that are due now are among the keys, or more are due
         return keys
 
     def _find(self, now: float, limit: int) -> list[SequenceKey]:
@@ -219,18 +215,13 @@ class SourceWorker:
         key, *others = {row.channel.key for row in appended}
         return key if not others and self.appended.is_quiet(key, now) else None
 
-    def planned(self, dues: Mapping[SequenceKey, float | None]) -> None:
-        """Note when keys are due next, after the commit that says so; ``None`` = by an event only."""
-        with self._mutex:
-            for key, due in dues.items():
-                if due is not None:
-                    self._planned[key] = due
-                else:
-                    self._planned.pop(key, None)
+    def planned(self, dues: Mapping[SequenceKey, float | None], now: float) -> None:
+        """As `DueAgain.note`."""
+        self.due_again.note(dues, now)
 
     def _done(self, work: KeyWork) -> None:
         """Note what is known of a key after the commit of the work on it."""
-        self.planned({work.key: work.due})
+        self.planned({work.key: work.due}, work.now)
         if work.holds_rows:
             self.appended.forget(work.key)
         else:
@@ -244,10 +235,8 @@ class SourceWorker:
             self.appended.sent(0 if asks else sum(gathering), len(gathering))
 
     def _next_planned(self) -> float | None:
-        appended = self.appended.due()
-        with self._mutex:
-            planned = min(self._planned.values(), default=appended)
-        return planned if appended is None or planned is None else min(planned, appended)
+        times = (self.due_again.first(), self.appended.due())
+        return min((at for at in times if at is not None), default=None)
 
     def not_refilled(self, keys: Sequence[SequenceKey]) -> None:
         """A transaction with `refill` of these keys failed: their claims may be lost."""

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+from mercury import Mercury
+from mercury.engine.runtime.core import Engine
+from mercury.engine.runtime.threads import Runtime
 from mercury.engine.runtime.work_scout import WorkScout
 from mercury.storage.api import Topic
+from tests.patience import patience
 
+PATIENCE = patience(10.0)
 NOW = 1_800_000_000.0
 
 
@@ -67,3 +75,15 @@ def test_a_clock_that_was_set_back_causes_a_query() -> None:
     scouting.scout.run_once(NOW - 3600)
     assert scouting.queries == 2
     assert scouting.scout.next_due() == NOW - 3599
+
+
+def test_work_on_sources_that_is_found_is_searched_for_although_commits_name_what_they_have_appended() -> None:
+    searched = threading.Event()
+
+    def made(engine: Engine, *rest: Any) -> Runtime:
+        engine.work_due = lambda now: {Topic.RMS: now}  # type: ignore[method-assign]
+        engine.source.appended.search = searched.set  # type: ignore[method-assign]
+        return Runtime(engine, *rest)
+
+    with Mercury("memory:", runtime=made):
+        assert searched.wait(PATIENCE)
