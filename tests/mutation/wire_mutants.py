@@ -147,6 +147,27 @@ WIRE = (
         "test_transport.py::test_a_kept_connection_that_was_closed_meanwhile_is_replaced",
     ),
     posting(
+        "silent address of a host with others",
+        "http_connection:HttpConnection._limit_connect",
+        "if self._addresses:",
+        "if False:",
+        "test_hosts_of_several_addresses.py::test_host_whose_first_addresses_are_silent_is_reached_by_another",
+    ),
+    posting(
+        "share of the time that an address of a host has",
+        "http_connection:HttpConnection._limit_connect",
+        "min(LONGEST_CONNECT, part)",
+        "LONGEST_CONNECT",
+        "test_hosts_of_several_addresses.py::test_silent_address_takes_only_its_share_of_the_time_of_the_exchange",
+    ),
+    posting(
+        "address of a family that is off",
+        "http_connection:HttpConnection._connect_to_next",
+        "except OSError as error:",
+        "except ZeroDivisionError as error:",
+        "test_hosts_of_several_addresses.py::test_host_with_an_address_of_a_family_that_is_off_is_reached_by_another",
+    ),
+    posting(
         "exchanges after one that cannot begin",
         "exchange_loop:ExchangeLoop._begin_all",
         "except Exception as error:",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import logging
+import math
 import selectors
 import socket
 import ssl
@@ -61,6 +62,8 @@ class ExchangeLoop:
         self._closing = False
         #: All open exchanges with their connections, the one with the earliest deadline first.
         self._open: dict[HttpExchange, HttpConnection | None] = {}
+        #: Connections to hosts that have further addresses; also some that have connected since.
+        self._connecting: set[HttpConnection] = set()
         #: The ends of exchanges since their callers were called last.
         self._ended: dict[OnPosted, list[Posted]] = {}
 
@@ -169,6 +172,8 @@ class ExchangeLoop:
         """End what is over; returns the seconds until the next deadline, ``None`` = there is none."""
         left = self.kept.close_idle()
         now = time.monotonic()
+        if self._connecting and (until := self._next_addresses(now)) is not None:
+            left = until if left is None else min(left, until)
         while (first := next(iter(self._open), None)) is not None and first.deadline <= now:
             self._fail(first, TimeoutError("timed out"))
         if self._ended:
@@ -176,6 +181,15 @@ class ExchangeLoop:
         if first is None:
             return left
         return first.deadline - now if left is None else min(left, first.deadline - now)
+
+    def _next_addresses(self, now: float) -> float | None:
+        """Give up addresses that were silent for too long; returns the seconds until the next one is, ``None`` = there
+        is none."""
+        for connection in [*self._connecting]:
+            if connection.connect_by <= now:
+                self._do(connection, connection.give_up_address)
+        self._connecting = {each for each in self._connecting if each.connect_by < math.inf}
+        return min((each.connect_by - now for each in self._connecting), default=None)
 
     def _close(self) -> None:
         self._closing = True
@@ -245,6 +259,8 @@ class ExchangeLoop:
     ) -> None:
         if self._open.get(exchange) is connection:
             self._do(connection, lambda: connection.connect(found.result(), context))
+            if connection.connect_by < math.inf:
+                self._connecting.add(connection)
 
     def _do(self, connection: HttpConnection, step: Callable[[], None]) -> None:
         try:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import errno
 import http.client
+import math
 import os
 import selectors
 import socket
 import ssl
+import time
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from mercury.engine.runtime.http_exchange import HttpExchange, Origin
 from mercury.engine.runtime.http_reply import KnownHeads, Reply
@@ -20,6 +23,8 @@ READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 #: The most bytes of one read, and of one write: other connections have their turn in between.
 PIECE = 64 * 1024
 WRITE_PIECE = 256 * 1024
+#: The most seconds that an address of a host may be silent while the host has further addresses.
+LONGEST_CONNECT = 3.0
 _BEGUN = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 
 
@@ -60,8 +65,11 @@ class HttpConnection:
         self._driver = driver
         self._limit = limit
         self._heads = heads
+        #: When the next address is tried, by the monotonic clock: the present one may be silent.
+        self.connect_by = math.inf
         self._watched = 0
-        self._addresses: Iterator[tuple[int, int, int, str, object]] = iter(())
+        #: Of the host: those that were not tried yet.
+        self._addresses: deque[tuple[int, int, int, str, Any]] = deque()
         self._context: ssl.SSLContext | None = None
         self._error = OSError("the name of the host has no address")
         self._on_ready: Callable[[], None] = self._receive
@@ -78,6 +86,7 @@ class HttpConnection:
     def close(self) -> None:
         """Close the connection, in any state."""
         sock, self.sock = self.sock, None
+        self.connect_by = math.inf
         self._pieces, self._unsent, self._reply = None, memoryview(b""), None
         if sock is not None:
             self._watch_of(sock, 0)
@@ -103,26 +112,46 @@ class HttpConnection:
     def connect(self, addresses: Addresses, context: ssl.SSLContext | None) -> None:
         """Connect to the first of these addresses that accepts, and then begin the exchange.
 
+        While there are further addresses, each has a part of the time until the deadline of the exchange; the caller
+        looks at `connect_by`. A packet that is dropped on the way is no error for the system before two minutes.
+
         :param context: for TLS; ``None`` = without TLS.
         """
-        self._addresses, self._context = iter(addresses), context
+        self._addresses, self._context = deque(addresses), context
+        self._connect_to_next()
+
+    def give_up_address(self) -> None:
+        """The present address was silent until `connect_by`: connect to the next one."""
+        self._refused(errno.ETIMEDOUT)
         self._connect_to_next()
 
     def _connect_to_next(self) -> None:
-        for family, kind, protocol, _, address in self._addresses:
-            self.sock = made = socket.socket(family, kind, protocol)
-            made.setblocking(False)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            code = made.connect_ex(address)  # type: ignore[arg-type]
+        while self._addresses:
+            family, kind, protocol, _, address = self._addresses.popleft()
+            try:
+                self.sock = made = socket.socket(family, kind, protocol)
+                made.setblocking(False)
+                made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                code = made.connect_ex(address)
+            except OSError as error:  # for example of IPv6 where it is off
+                code = error.errno or errno.EADDRNOTAVAIL
             if code == 0:
                 self._connected()
                 return
             if code in _BEGUN:
+                self._limit_connect()
                 self._on_ready = self._connect_ready
                 self._watch(WRITE)
                 return
             self._refused(code)
         raise self._error
+
+    def _limit_connect(self) -> None:
+        if self._addresses:
+            assert self.exchange is not None
+            now = time.monotonic()
+            part = (self.exchange.deadline - now) / (len(self._addresses) + 1)
+            self.connect_by = now + min(LONGEST_CONNECT, part)
 
     def _connect_ready(self) -> None:
         code = self._open.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -137,6 +166,7 @@ class HttpConnection:
         self.close()
 
     def _connected(self) -> None:
+        self.connect_by = math.inf
         if self._context is None:
             self._begin()
             return
