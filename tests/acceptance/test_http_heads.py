@@ -1,4 +1,4 @@
-"""Heads of requests that a proxy and the server could read differently are refused (raw sockets)."""
+"""Requests that a proxy and the server could read differently are refused (raw sockets)."""
 
 from __future__ import annotations
 
@@ -38,6 +38,14 @@ def test_head_with_other_than_one_host_or_of_another_version_is_refused(head: st
         assert read_reply(peer).status == status
         if status != 200:
             assert closed(peer)
+
+
+@pytest.mark.parametrize(("size", "status"), [(b"4", 405), (b"4 ", 400), (b"4\t", 400)])
+def test_request_with_spaces_after_the_size_of_a_chunk_is_refused(size: bytes, status: int) -> None:
+    with served() as address, connect(address) as peer:
+        head = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        peer.sendall(head + size + b"\r\n<a/>\r\n0\r\n\r\n")
+        assert read_reply(peer).status == status
 
 
 def test_path_with_a_slash_behind_it_is_not_redirected() -> None:

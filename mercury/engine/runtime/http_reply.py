@@ -82,6 +82,9 @@ class Reply:
         self.will_close = False
         self._limit = limit
         self._parser: Any = httptools.HttpResponseParser(self)
+        # Servers that reserve room for the size send that. Requests are read without: there, two readers of different
+        # strictness may take the bytes of one client for the request of another.
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
         #: The pieces of the read that is being parsed, and the body until then.
         self._pieces = BodyPieces(BYTES_PER_PIECE)
         self._received = bytearray()

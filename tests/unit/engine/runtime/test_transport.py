@@ -132,10 +132,11 @@ def test_a_connection_is_kept() -> None:
         (b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n", b""),
         (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n<b\r\n2;x=y\r\n/>\r\n0\r\nA: b\r\n\r\n", b"<b/>"),
+        (CHUNKED + b"4  \r\n<b/>\r\n0 \r\n\r\n", b"<b/>"),
         (b"HTTP/1.1 100 Continue\r\nContent-Type: a/b\r\n\r\n" + OK, b"<b/>"),
         (b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n" + OK, b"<b/>"),
     ],
-    ids=["empty", "no content", "chunked", "continue first", "hints first"],
+    ids=["empty", "no content", "chunked", "spaces after chunk sizes", "continue first", "hints first"],
 )
 def test_every_kind_of_reply_leaves_the_connection_usable(answer: bytes, body: bytes) -> None:
     with serving(answer, OK) as (server, transport):
@@ -284,6 +285,9 @@ def test_reply_in_tiny_chunks_is_refused_before_it_takes_memory(size: int, read:
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n<b", "IncompleteRead"),
         (b"SSH-2.0-OpenSSH_9.6\r\n", "HTTP"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nContent-Length: 5\r\n\r\n<b/>", "Content-Length"),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: a/b;\r\n\tc=d\r\nContent-Length: 4\r\n\r\n<b/>", "whitespace after header"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length : 4\r\n\r\n<b/>", "header field char"),
+        (b"HTTP/1.1 200 OK\r\nContent-Type: a\x01/b\r\nContent-Length: 4\r\n\r\n<b/>", "header value char"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 1001, "longer than 1000 bytes"),
         (b"HTTP/1.1 200 OK\r\nA: " + b"x" * (MAX_HEADERS + 2000) + b"\r\n\r\n", TOO_MUCH_HEADER),
@@ -297,7 +301,20 @@ def test_reply_in_tiny_chunks_is_refused_before_it_takes_memory(size: int, read:
         (b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n", "another protocol"),
     ],
     ids=[
-        *("cut", "cut head", "cut chunk", "not HTTP", "two lengths", "long", "endless", "long head", "many fields"),
+        *(
+            "cut",
+            "cut head",
+            "cut chunk",
+            "not HTTP",
+            "two lengths",
+            "fold",
+            "space",
+            "control character",
+            "long",
+            "endless",
+            "long head",
+            "many fields",
+        ),
         *(
             "long trailer",
             "interim headers",
