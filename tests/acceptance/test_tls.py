@@ -122,6 +122,27 @@ def test_connection_over_tls_is_kept_until_something_comes_unasked(certificates:
         server.close()
 
 
+def test_kept_connection_over_tls_that_is_closed_while_a_large_request_is_sent_is_replaced(certificates: Path) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(certificates / "server.pem", certificates / "server.key")
+
+    def answer_and_close_on_the_next_request(connection: socket.socket) -> None:
+        connection.sendall(OK)
+        connection.recv(1)
+        connection.close()
+
+    server = Server(answer_and_close_on_the_next_request, OK, tls=context)
+    transport = HttpTransport(PATIENCE, peers=Peers(None, Peer(ca_file=str(certificates / "ca.pem"))))
+    try:
+        assert transport.post(server.url, MESSAGE).body == b"<b/>"
+        large = HttpMessage(bytes(20_000_000) + MESSAGE.body, MESSAGE.content_type)
+        assert transport.post(server.url, large).body == b"<b/>"
+        assert server.connections == 2
+    finally:
+        transport.close()
+        server.close()
+
+
 def test_another_certificate_cannot_use_my_sequence(certificates: Path) -> None:
     server, url = served(certificates, [], mutual=True)
     foreign = Foreign()

@@ -146,6 +146,12 @@ WIRE = (
         "if False and isinstance(",
         "test_transport.py::test_a_kept_connection_that_was_closed_meanwhile_is_replaced",
     ),
+    Mutant(
+        "posting: a kept connection over TLS that was closed",
+        (Change("mercury.engine.runtime.exchange_loop:ExchangeLoop._broke", " | ssl.SSLEOFError", ""),),
+        test="tests/acceptance/test_tls.py"
+        "::test_kept_connection_over_tls_that_is_closed_while_a_large_request_is_sent_is_replaced",
+    ),
     posting(
         "silent address of a host with others",
         "http_connection:HttpConnection._limit_connect",

@@ -275,7 +275,7 @@ class ExchangeLoop:
         self.kept.drop(connection)
         if exchange is None or exchange not in self._open:
             return
-        if is_kept and isinstance(error, ConnectionError | http.client.RemoteDisconnected):
+        if is_kept and isinstance(error, ConnectionError | http.client.RemoteDisconnected | ssl.SSLEOFError):
             # The other side may close an idle connection at any time: this is not a failure of the peer.
             self._connect(exchange)
         else:

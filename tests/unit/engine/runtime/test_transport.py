@@ -77,13 +77,13 @@ class Server:
 
     def _talk(self, connection: socket.socket) -> None:
         while self._answers:
-            request = b""
+            request = bytearray()
             while not request.endswith(MESSAGE.body):
-                piece = connection.recv(4096)
+                piece = connection.recv(65536)
                 if not piece:
                     return
                 request += piece
-            self.requests.append(request)
+            self.requests.append(bytes(request))
             answer = self._answers.pop(0)
             if answer is None:
                 return
