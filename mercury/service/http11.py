@@ -210,6 +210,11 @@ class Http11Protocol(DirectProtocol):
         else:
             self._refuse(408, "the request took too long to arrive")
 
+    def _start_body(self) -> None:
+        now = self.loop.time()
+        self._body_deadline = now + self._settings.receive_timeout + GRACE
+        self._start_rate_window(now)
+
     def _start_rate_window(self, now: float) -> None:
         self._body_bytes = 0
         self._read_deadline = min(self._body_deadline, now + self._settings.body_rate_window)
@@ -271,11 +276,6 @@ class Http11Protocol(DirectProtocol):
             return False
         return True
 
-    @property
-    def _has_upgrade(self) -> bool:
-        """Whether the header has an Upgrade field, so that it is parsed again without it."""
-        return bool(self.parser.should_upgrade())
-
     def _should_upgrade(self) -> bool:
         """Overrides uvicorn's check for WebSocket."""
         return False
@@ -319,10 +319,10 @@ class Http11Protocol(DirectProtocol):
             self._exceeded(503, f"more than {MAX_PIPELINED} requests ahead of their answers")
         self._reading = Reading.BODY
         self._head_bytes = self._pending = self._fields = 0
-        now = self.loop.time()
-        self._body_deadline = now + self._settings.receive_timeout + GRACE
-        self._start_rate_window(now)
+        self._start_body()
         self.head_ends()
+        if self.running is not self.cycle:  # its body is not read before its turn
+            self._read_deadline = math.inf
 
     def begin_cycle(self) -> None:
         super().begin_cycle()
@@ -335,7 +335,7 @@ class Http11Protocol(DirectProtocol):
             self._exceeded(400, "the body of the request has too many small chunks")
 
     def on_message_complete(self) -> None:
-        if self._has_upgrade:
+        if self.parser.should_upgrade():  # the header is parsed again without it
             return
         self._reading = Reading.NOTHING
         self._pending = 0
@@ -382,6 +382,8 @@ class Http11Protocol(DirectProtocol):
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
+            if self._reading is Reading.BODY and cycle is self.cycle:
+                self._start_body()
         elif self._last:
             self.hang_up()
             return

@@ -319,6 +319,40 @@ def test_body_that_trickles_to_an_unserved_path_ends_too() -> None:
             assert time.monotonic() < until
 
 
+@pytest.mark.parametrize(("rest", "status"), [(b"5678", 200), (b"", 408)], ids=["comes", "does not come"])
+def test_body_behind_a_request_that_is_held_has_its_time_from_the_answer_on(rest: bytes, status: int) -> None:
+    """Nothing of that body is read meanwhile."""
+    begun, over = threading.Event(), threading.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "http"
+        if scope["path"] == "/held":
+            begun.set()
+            await asyncio.to_thread(over.wait, PATIENCE)
+        while (await receive()).get("more_body"):
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    half = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 8\r\n\r\n1234"
+    background = BackgroundServer("127.0.0.1", 0, TlsSettings())
+    background.start(app, HttpSettings(receive_timeout=0.5, shutdown_deadline=1.0))  # type: ignore[arg-type]
+    host, port = background.url.removeprefix("http://").split(":")
+    try:
+        with connect((host, int(port))) as peer, connect((host, int(port))) as other:
+            peer.sendall(b"GET /held HTTP/1.1\r\nHost: x\r\n\r\n" + half)
+            assert begun.wait(PATIENCE)
+            other.sendall(half)
+            assert read_reply(other).status == 408
+            over.set()
+            assert read_reply(peer).status == 200
+            peer.sendall(rest)
+            assert read_reply(peer).status == status
+    finally:
+        over.set()
+        background.stop()
+
+
 def _over(peer: socket.socket) -> bool:
     try:
         peer.sendall(b"a")

@@ -740,6 +740,30 @@ WIRE = (
         "::test_connection_counts_as_two_descriptors_if_a_service_takes_attachments",
     ),
     Mutant(
+        "time of a body behind a request that is held",
+        (
+            Change(
+                "mercury.service.http11:Http11Protocol.on_headers_complete",
+                "if self.running is not self.cycle:",
+                "if False:",
+            ),
+        ),
+        test="tests/acceptance/test_http_limits.py"
+        "::test_body_behind_a_request_that_is_held_has_its_time_from_the_answer_on[comes]",
+    ),
+    Mutant(
+        "limit: time of a body behind a request that was held",
+        (
+            Change(
+                "mercury.service.http11:Http11Protocol.on_response_complete",
+                "if self._reading is Reading.BODY and cycle is self.cycle:",
+                "if False:",
+            ),
+        ),
+        test="tests/acceptance/test_http_limits.py"
+        "::test_body_behind_a_request_that_is_held_has_its_time_from_the_answer_on[does not come]",
+    ),
+    Mutant(
         "limit: file descriptors of the services of an application",
         (Change("mercury.service.serving:server_for", "in_files=takes_attachments(app)", "in_files=False"),),
         test="tests/unit/service/test_descriptors.py::test_server_counts_the_files_of_the_services_of_its_application",
