@@ -193,6 +193,8 @@ class HttpMessage:
     #: Its HTTP header ``Mercury-Store``: the id of the store that answers, or that a request is for; ``None`` = none is
     #: named.
     store: str | None = None
+    #: Of a reply: its HTTP header ``Location``.
+    location: str | None = None
 
     def whole(self) -> HttpMessage:
         """The same message with its whole body in memory."""

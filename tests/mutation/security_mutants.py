@@ -319,6 +319,14 @@ SECURITY = (
         "::test_unexpected_errors_of_posts_to_one_server_are_logged_once_in_an_interval",
     ),
     guard(
+        "the length of the target of a redirect in the error of an endpoint",
+        "engine.runtime.posting:_unusable_reply",
+        "[:_LOCATION_LENGTH]",
+        "",
+        "tests/unit/engine/runtime/test_unexpected_errors.py"
+        "::test_target_of_a_redirect_is_named_in_the_error_of_the_endpoint_escaped_and_cut",
+    ),
+    guard(
         "the length of a Content-Type in the error of an endpoint",
         "engine.runtime.posting:_unusable_reply",
         "[:_TYPE_LENGTH]",

@@ -209,6 +209,13 @@ WIRE = (
         "test_transport.py::test_header_of_such_a_reply_is_not_remembered[closes]",
     ),
     posting(
+        "redirects have no known header",
+        "http_reply:KnownHeads.learn",
+        " or reply.location is not None",
+        "",
+        "test_transport.py::test_redirect_is_not_followed_and_its_target_is_read",
+    ),
+    posting(
         "connections to another store are not kept",
         "http_reply:Reply.on_message_complete",
         "self.status == MISDIRECTED or ",

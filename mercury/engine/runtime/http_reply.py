@@ -26,8 +26,9 @@ MISDIRECTED = 421
 #: The fewest bytes per chunk of a reply with thousands of chunks: some servers write each token of a document alone.
 BYTES_PER_PIECE = 4
 #: The headers that are read, and the lengths of their names: the names of others need not be compared.
-_TYPE, _STORE, _SIZES = b"content-type", b"mercury-store", (b"content-length", b"transfer-encoding")
-_LENGTHS = frozenset(map(len, (_TYPE, _STORE, *_SIZES)))
+_TYPE, _STORE, _LOCATION = b"content-type", b"mercury-store", b"location"
+_SIZES = (b"content-length", b"transfer-encoding")
+_LENGTHS = frozenset(map(len, (_TYPE, _STORE, _LOCATION, *_SIZES)))
 #: The most headers of replies that are remembered, and the most bytes of one.
 MOST_HEADS, LONGEST_HEAD = 64, 2048
 _BLANK_LINE = b"\r\n\r\n"
@@ -55,7 +56,9 @@ class KnownHeads:
     def learn(self, data: bytes, reply: Reply) -> None:
         """Remember the header of a reply, which was parsed from exactly ``data``."""
         end = data.find(_BLANK_LINE) + len(_BLANK_LINE)
-        if not reply.has_plain_length or reply.will_close or end > LONGEST_HEAD or len(data) != end + len(reply.body):
+        if not reply.has_plain_length or reply.will_close or reply.location is not None:
+            return
+        if end > LONGEST_HEAD or len(data) != end + len(reply.body):
             return
         if len(self._heads) >= MOST_HEADS:
             self._heads.clear()
@@ -73,6 +76,8 @@ class Reply:
         self.content_type = ""
         #: The id of the store that it states; ``None`` = it states none.
         self.store: str | None = None
+        #: Where a redirect leads to; ``None`` = the reply does not say.
+        self.location: str | None = None
         #: The whole body; empty until the reply is complete.
         self.body = b""
         self.complete = False
@@ -118,7 +123,7 @@ class Reply:
 
     def message(self) -> HttpMessage:
         """The complete reply."""
-        return HttpMessage(self.body, self.content_type, None, self.status, store=self.store)
+        return HttpMessage(self.body, self.content_type, None, self.status, store=self.store, location=self.location)
 
     def _parse(self, data: bytes) -> None:
         self._pending += len(data)
@@ -165,6 +170,8 @@ class Reply:
             self.content_type = self.content_type or value.decode("latin-1")
         elif name == _STORE:
             self.store = self.store or store_id(value.decode("latin-1").strip())
+        elif name == _LOCATION:
+            self.location = self.location or value.decode("latin-1")
         elif name in _SIZES:
             self._has_length = True
             self.has_plain_length = name == _SIZES[0]
@@ -195,7 +202,7 @@ class Reply:
             if self._interim > MAX_INTERIM:
                 self._break(http.client.HTTPException(f"more than {MAX_INTERIM} interim replies (1xx)"))
             self._has_headers = self._has_length = False
-            self.content_type, self.store = "", None
+            self.content_type, self.store, self.location = "", None, None
             return
         # Behind a load balancer, another connection may lead to the server that is meant (RFC 9110 section 15.5.20).
         self.will_close = self.status == MISDIRECTED or not self._parser.should_keep_alive()

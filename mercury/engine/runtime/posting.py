@@ -40,6 +40,8 @@ LARGE_REPLY = 32 * 1024
 OVERLOADED = frozenset({429, 502, 503, 504})
 #: Characters of a peer's Content-Type in the error of an endpoint.
 _TYPE_LENGTH = 80
+#: Characters of the target of a redirect there.
+_LOCATION_LENGTH = 200
 
 
 class PostingEngine(GuardedEngine, Protocol):
@@ -353,6 +355,8 @@ def _unusable_reply(reply: HttpMessage) -> str | None:
     problem = f"HTTP status {reply.status}" if reply.status >= 300 else None
     if reply.status == 404:
         problem = "HTTP status 404: nothing is served at this path"
+    elif reply.status in range(300, 400) and reply.location:
+        problem = f"{problem} to {reply.location[:_LOCATION_LENGTH]!r}: redirects are not followed"
     if not reply.body:
         return problem
     kind = reply.content_type[:_TYPE_LENGTH]

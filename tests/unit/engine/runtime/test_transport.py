@@ -244,6 +244,13 @@ def test_a_server_that_closes_after_each_reply_is_connected_to_anew() -> None:
     assert server.connections == 2
 
 
+def test_redirect_is_not_followed_and_its_target_is_read() -> None:
+    found = b"HTTP/1.1 302 Found\r\nLocation: /other\r\nContent-Length: 0\r\n\r\n"
+    with serving(found, found, OK) as (server, transport):
+        assert [transport.post(server.url, MESSAGE).location for _ in range(3)] == ["/other", "/other", None]
+    assert server.connections == 1
+
+
 def test_a_kept_connection_that_was_closed_meanwhile_is_replaced() -> None:
     with serving(OK, None, OK) as (server, transport):
         transport.post(server.url, MESSAGE)

@@ -138,6 +138,17 @@ def test_endpoint_whose_reply_cannot_be_read_counts_as_failing(place: str) -> No
         assert mercury.running_runtime.endpoint_errors.slows(URL)
 
 
+def test_target_of_a_redirect_is_named_in_the_error_of_the_endpoint_escaped_and_cut() -> None:
+    target = "https://other.example/\x9b\u202e/" + "x" * 60_000
+    mercury = Mercury("memory:", transport=Replies(HttpMessage(b"", "", None, 302, location=target)))
+    with mercury:
+        assert mercury.running_runtime is not None
+        mercury.running_runtime.post([message()])
+        error = eventually(lambda: mercury.last_error(URL), "it is named")
+        where = r"'https://other.example/\x9b\u202e/" + "x" * 175 + "'"
+        assert f"HTTP status 302 to {where}: redirects are not followed" in (error or "")
+
+
 def test_long_content_type_of_a_reply_is_cut_in_the_error_of_the_endpoint() -> None:
     mercury = Mercury("memory:", transport=Replies(HttpMessage(b"<a/>", "x" * 60_000)))
     with mercury:
