@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
+from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from mercury.errors import ConfigurationError, PayloadError, StorageError
 from mercury.texts import printable
@@ -45,12 +45,12 @@ class _Terminal(Console):
 
 def console() -> Console:
     """The console of stdout, for text output."""
-    return _Terminal(soft_wrap=True, highlight=False)
+    return _Terminal(soft_wrap=True, highlight=False, emoji=False)  # a key may be till:bank:5
 
 
 def notes() -> Console:
     """The console of stderr, for progress and errors."""
-    return _Terminal(stderr=True, soft_wrap=True, highlight=False)
+    return _Terminal(stderr=True, soft_wrap=True, highlight=False, emoji=False)
 
 
 def show_json(value: Any) -> None:
@@ -61,19 +61,35 @@ def show_json(value: Any) -> None:
     sys.stdout.write(text + "\n")
 
 
-def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
-    """Print rows under headings, or the text ``nothing`` if there are no rows. Cells are escaped; see `printable`."""
-    found = list(rows)
-    if not found:
-        console().print(nothing)
+def show_body(body: bytes) -> None:
+    """Print a body to stdout: its bytes for a file or a program, and for a terminal without control characters."""
+    if sys.stdout.isatty():
+        sys.stdout.write(printable(body.decode(), lines=True) + "\n")
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
-    for row in found:
-        table.add_row(*(escape(printable(cell)) for cell in row))
-    # Each row is one line, however narrow the terminal is, so that grep and copying get complete rows.
-    Console(highlight=False, width=10_000).print(table)
+    sys.stdout.flush()
+    sys.stdout.buffer.write(body + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]], *, nothing: str) -> None:
+    """Print rows under headings, or the text ``nothing`` if there are no rows. Cells are escaped; see `printable`.
+
+    Each row is one line, however narrow the terminal is, so that grep and copying get complete rows.
+    """
+    found = [[printable(cell) for cell in row] for row in rows]
+    if not found:
+        console().print(nothing, markup=False)
+        return
+    widths = [max(map(cell_len, column)) for column in zip(headings, *found, strict=True)]
+    first, *others = (_line(row, widths) for row in (headings, *found))
+    console().print(first, style="bold", markup=False)
+    console().print("\n".join(others), markup=False)
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    """Not padded behind its last cell: a body may be long, and would make every other row as long."""
+    padded = (cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
+    return "  ".join(padded).rstrip(" ")
 
 
 def fail(code: int, text: str) -> NoReturn:

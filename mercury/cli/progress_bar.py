@@ -13,7 +13,7 @@ def progress_bar(err: Console, *, shown: bool) -> Progress:
     """
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

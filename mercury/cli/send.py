@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 
 from mercury.cli.config import ConfigFile
-from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_json
+from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_body, show_json
 from mercury.errors import ApplicationFault, MercuryError
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
 from mercury.texts import printable
@@ -136,7 +136,7 @@ def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline:
         fail(FAILED, f"the answer is a fault: {fault.reason}" + (f" ({fault.code})" if fault.code else ""))
     except MercuryError as error:
         fail(FAILED, f"{error}{_why(mercury, sender)}")
-    show(output, {"response": response.decode()}, lambda: console().print(response.decode(), markup=False))
+    show(output, {"response": response.decode()}, lambda: show_body(response))
     _end(sender, deadline)
 
 

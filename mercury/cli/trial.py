@@ -124,7 +124,7 @@ def _progress(*, shown: bool, planned: int) -> Iterator[Callable[[BranchResult, 
         task = bar.add_task("", total=planned)
 
         def on_branch(result: BranchResult, _planned: int) -> None:
-            bar.update(task, advance=1, description=escape(result.branch.name[:60]))
+            bar.update(task, advance=1, description=result.branch.name[:60])
             if shown and result.verdict.value != "right":
                 style = "red" if result.verdict.is_wrong else "yellow"
                 err.print(

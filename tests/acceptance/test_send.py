@@ -53,9 +53,9 @@ def test_its_json_says_what_was_sent(desk: str) -> None:
 
 
 def test_the_response_is_printed(desk: str) -> None:
-    ended = ask(desk, "[bold]hello[/bold]")
+    ended = ask(desk, "[bold]a:100:b\ttill:bank:5[/bold]")  # none of it is for the terminal
     assert (ended.code, ended.err) == (0, "")
-    assert ended.out == '<Said xmlns="urn:mercury:app"><text>you said [bold]hello[/bold]</text></Said>\n'
+    assert ended.out == '<Said xmlns="urn:mercury:app"><text>you said [bold]a:100:b\ttill:bank:5[/bold]</text></Said>\n'
 
 
 def test_the_response_is_a_value(desk: str) -> None:

@@ -289,4 +289,11 @@ OPERATIONS = (
         "False",
         "tests/storage/test_joining.py::test_commit_of_a_connection_that_takes_long_is_heard_of_when_it_is_over",
     ),
+    guard(
+        "keys with colons in what people read",
+        "mercury.cli.output:console",
+        ", emoji=False",
+        "",
+        "tests/unit/cli/test_output.py::test_names_between_colons_are_printed_as_they_are",
+    ),
 )
