@@ -74,7 +74,8 @@ def console(
             if output is Format.JSON:
                 typer.echo(json.dumps({"url": listening.url, "login": login, "token": made, "pid": os.getpid()}))
             else:
-                terminal().print(f"the console of {store_name(url)} is at {listening.url} (Ctrl-C ends it)")
+                text = f"the console of {store_name(url)} is at {listening.url} (Ctrl-C ends it)"
+                terminal().print(text, markup=False)
                 terminal().print(f"log in once, within ten minutes: {login}", markup=False)
                 if made is not None:
                     terminal().print(f"the token for later logins: {made}", markup=False)

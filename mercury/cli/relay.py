@@ -60,7 +60,7 @@ def relay(
         if output is Format.JSON:
             typer.echo(json.dumps({"url": url, "to": to, "pid": os.getpid()}))
         else:
-            console().print(f"relaying {url} to {to} (Ctrl-C ends it)")
+            console().print(f"relaying {url} to {to} (Ctrl-C ends it)", markup=False)
         sys.stdout.flush()
 
     run_until_signal(server_for(app, settings.http, print_url, settings.tls), listening)

@@ -87,7 +87,7 @@ def serve(
                 json.dumps({"url": listening.url, "pid": os.getpid()})
             )  # one line, so that a reader knows where it ends
         else:
-            console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)")
+            console().print(f"serving {target} at {listening.url} (Ctrl-C ends it)", markup=False)
         sys.stdout.flush()
 
     def serve_it(on_started: Callable[[], None]) -> int:
