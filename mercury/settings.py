@@ -235,7 +235,7 @@ class Setting:
 
 def masked(text: str) -> str:
     """``text`` with the passwords of URLs in it masked: too much rather than too little of a URL it cannot parse."""
-    text = re.sub(r"(://[^/@:\s]*):\S*@", r"\1:***@", text)
+    text = re.sub(r"((?::/{1,2}|(?:^|[^/:])//)[^/@:\s]*):\S*@", r"\1:***@", text)
     return re.sub(r"(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*", r"\1***", text)
 
 
@@ -294,7 +294,8 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
         if variable(path) in environment:
             value, origin = from_text(environment[variable(path)], kind, variable(path)), variable(path)
         elif path in values:
-            value, origin = from_toml(values[path], kind, f"{read_from}: {path}"), read_from
+            where = f"{read_from}: {path}"
+            value, origin = from_toml(values[path], kind, where, secret=path in SECRETS), read_from
         if path == "address" and isinstance(value, str):
             value = check_address(value, origin)
         settings.append(Setting(path, value, origin))

@@ -39,8 +39,11 @@ def from_text(text: str, kind: Any, where: str) -> object:
     return cast(object, value)
 
 
-def from_toml(value: object, kind: Any, where: str) -> object:
-    """The value of a setting in a TOML file; see `from_text`."""
+def from_toml(value: object, kind: Any, where: str, *, secret: bool = False) -> object:
+    """The value of a setting in a TOML file; see `from_text`.
+
+    :param secret: an error does not show the value.
+    """
     kind, optional = _optional(kind)
     if optional and value in ("", "none"):
         return None
@@ -53,7 +56,10 @@ def from_toml(value: object, kind: Any, where: str) -> object:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if type(value) is not kind or _not_finite(value):
-        raise ConfigurationError(f"{where}: {value!r} is not {_NAMES.get(kind, kind.__name__)}")
+        wanted = _NAMES.get(kind, kind.__name__)
+        if secret:
+            raise ConfigurationError(f"{where}: this is not {wanted}: write it in quotes")
+        raise ConfigurationError(f"{where}: {value!r} is not {wanted}")
     return value
 
 

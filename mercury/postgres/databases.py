@@ -59,8 +59,8 @@ class Databases:
         self._lock = threading.Lock()
         try:
             self._url = make_url(url)
-        except ArgumentError as error:
-            raise ConfigurationError(f"not a database's URL: {error}") from error
+        except (ArgumentError, ValueError):  # a port that is no number; it may be a part of the password
+            raise ConfigurationError("not a database's URL: postgresql://user:password@host:port/name") from None
         if self._url.get_backend_name() != "postgresql":
             raise ConfigurationError(f"not a PostgreSQL database: {self._url.render_as_string()}")
 

@@ -119,8 +119,9 @@ def shown(url: str) -> str:
     """
     try:
         return sa.make_url(url).render_as_string(hide_password=True)
-    except ArgumentError as error:
-        raise ConfigurationError("a database's URL cannot be read: dialect+driver://user:password@host/name") from error
+    except (ArgumentError, ValueError):  # a port that is no number; it may be a part of the password
+        text = "a database's URL cannot be read: dialect+driver://user:password@host:port/name, with %40 for an @"
+        raise ConfigurationError(text) from None
 
 
 def _is_postgres(url: str) -> bool:

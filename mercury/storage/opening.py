@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 import uuid
 from collections.abc import Mapping
@@ -128,20 +129,43 @@ def read_url(url: str) -> tuple[URL, Dialect]:
 
     :raises ConfigurationError: the URL names no kind of store.
     """
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
     from mercury.storage.sql.dialects import dialect_of_url
 
     try:
-        parsed = make_url(url)
-    except ArgumentError:
-        raise ConfigurationError(f"not a store: {url!r} ({SCHEMES})") from None
+        parsed = _parsed(url)
+    except ValueError as error:
+        raise ConfigurationError(f"not a store: {error} ({SCHEMES})") from None
     dialect = dialect_of_url(parsed)
     if dialect is None:
         shown = parsed.render_as_string(hide_password=True)
         raise ConfigurationError(f"not a store: {shown!r} ({SCHEMES})")
     return dialect.url(parsed), dialect
+
+
+def _parsed(url: str) -> URL:
+    """The parts of a database's URL.
+
+    :raises ValueError: it is none. The text says what is wrong, and has at most the scheme of it: whatever else is in
+        a mistyped URL may be the password.
+    """
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    found = re.match(r"[A-Za-z][A-Za-z0-9+.-]*(?=:|//)", url)
+    scheme = found[0] if found is not None else ""
+    if "://" not in url:
+        raise ValueError(f"{scheme} has to be followed by ://" if scheme else "it has no ://")
+    parsed: URL | None = None
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ValueError("what stands before :// is no scheme") from None
+    except ValueError:
+        if url.count("@") < 2:
+            raise ValueError(f"{scheme}: the port behind the host is not a number") from None
+    if parsed is None or "@" in (parsed.host or ""):  # the rest of a password, which nothing would mask
+        raise ValueError(f"{scheme}: an @ in a name or a password is written %40")
+    return parsed
 
 
 def name_resources(
@@ -200,17 +224,14 @@ def name_resources(
 
 def _engine(name: str, where: str | Engine) -> Engine:
     """An engine for a database that takes part in transactions."""
-    from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
-
     from mercury.storage.sql.dialects import KINDS
 
     if not isinstance(where, str):
         return where
     try:
-        backend = make_url(where).get_backend_name()
-    except ArgumentError:
-        raise ConfigurationError(f"resources: the value of {name!r} is not the URL of a database") from None
+        backend = _parsed(where).get_backend_name()
+    except ValueError as error:
+        raise ConfigurationError(f"resources: the value of {name!r} is not the URL of a database: {error}") from None
     if backend not in {kind.name for kind in KINDS}:
         raise CapabilityError(f"resources: {name!r} is a database of kind {backend}: only PostgreSQL can be prepared")
     return open_engine(where)

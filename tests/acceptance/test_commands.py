@@ -246,7 +246,9 @@ def test_a_wrong_settings_file_is_explained_in_one_line(tmp_path: Path) -> None:
 
 def test_a_store_that_there_is_not_is_refused_before_anything_is_opened() -> None:
     wrong = {
-        "oracle:x": "'oracle:x'",
+        "oracle:x": "oracle has to be followed by ://",
+        "postgresql+psycopg//me:secret@db/rm": "postgresql+psycopg has to be followed by ://",
+        "postgresql+psycopg://me:secret@db:54e2/rm": "the port behind the host is not a number",
         "mysql://me:secret@db/rm": "'mysql://me:***@db/rm'",
         "sqlite://": "sqlite:///FILE",
     }

@@ -167,4 +167,11 @@ ACCESS = (
         "_idle(batch, owner)",
         "tests/scenario/test_sequence_quota.py::test_unused_sequences_of_a_peer_make_room_for_its_own_after_a_minute",
     ),
+    guard(
+        "secrets that were written without quotes",
+        "mercury.settings:explain",
+        "secret=path in SECRETS",
+        "secret=False",
+        "tests/unit/test_settings.py::test_secret_without_quotes_is_refused_and_not_shown",
+    ),
 )

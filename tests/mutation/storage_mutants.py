@@ -757,4 +757,16 @@ STORAGE = (
         test="tests/storage/test_joining.py"
         "::test_attachments_of_a_row_that_the_application_commits_away_are_left_to_the_search",
     ),
+    Mutant(
+        "password behind an @ in the URL of a store",
+        (Change("mercury.storage.opening:_parsed", 'parsed is None or "@" in (parsed.host or "")', "parsed is None"),),
+        test="tests/unit/storage/test_opening.py"
+        "::test_mistyped_url_is_refused_with_what_is_wrong_and_without_its_password",
+    ),
+    Mutant(
+        "port of a mistyped URL of a store",
+        (Change("mercury.storage.opening:_parsed", "except ValueError:", "except ZeroDivisionError:"),),
+        test="tests/unit/storage/test_opening.py"
+        "::test_mistyped_url_is_refused_with_what_is_wrong_and_without_its_password",
+    ),
 )

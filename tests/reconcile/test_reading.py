@@ -10,6 +10,7 @@ import pytest
 from mercury.errors import ConfigurationError
 from mercury.reconcile import Config, Kind, make_config, read_file
 from mercury.reconcile.reading import _SETTINGS
+from mercury.reconcile.source import shown
 
 WHOLE = """
 [client]
@@ -161,3 +162,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_a_key_is_needed(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="no key"):
         make_config({"client": {"url": "sqlite:///a", "table": "t"}, "server": {"url": "sqlite:///a", "table": "t"}})
+
+
+@pytest.mark.parametrize("url", ["postgresql://me:s3cret@db:54e2/shop", "postgresql//me:s3cret@db/shop"])
+def test_mistyped_url_of_a_database_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="URL cannot be read") as caught:
+        shown(url)
+    assert "s3cret" not in str(caught.value)

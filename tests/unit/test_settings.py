@@ -182,6 +182,13 @@ def test_a_mistake_in_the_file_names_the_file_the_setting_and_what_is_wanted(tex
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("secret", ["1234567890123456", "1.5", "true", "1979-05-27", "[1234]"])
+def test_secret_without_quotes_is_refused_and_not_shown(secret: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(written(f"[console]\ntoken = {secret}\n"), NOTHING)
+    assert str(caught.value) == "settings.toml: console.token: this is not a text: write it in quotes"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
@@ -431,6 +438,8 @@ def test_invalid_address_is_refused_wherever_it_is_set(address: str) -> None:
         ("postgresql://joe:sec?ret@db/orders", "postgresql://joe:***@db/orders"),
         ("postgresql://joe:sec@ret@db/orders", "postgresql://joe:***@db/orders"),
         ("postgresql://joe:sec:ret@db/orders", "postgresql://joe:***@db/orders"),
+        ("postgresql//joe:secret@db/orders", "postgresql//joe:***@db/orders"),
+        ("postgresql:/joe:secret@db/orders", "postgresql:/joe:***@db/orders"),
         ("postgresql://db/orders?user=joe&password=secret", "postgresql://db/orders?user=joe&password=***"),
         ("postgresql://db/orders?sslPassword=secret&a=b", "postgresql://db/orders?sslPassword=***&a=b"),
         ("postgresql://joe@db:5432/orders", "postgresql://joe@db:5432/orders"),
