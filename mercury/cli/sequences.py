@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from mercury.cli.acting import Acting, After, Call, Limit, Target, act, all_of_page, calling
+from mercury.cli.acting import Acting, After, Call, Target, act, all_of_page, calling
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, UNUSABLE, Format, Output, console, fail, notes, show, show_table
 from mercury.cli.sequence_text import show_status, show_whole
@@ -76,7 +76,9 @@ def list_sequences(
     state: Annotated[
         list[str] | None, typer.Option("--state", help="As an operator: only in this state, for example SENDING.")
     ] = None,
-    limit: Limit = 100,
+    limit: Annotated[
+        int | None, typer.Option("--limit", min=1, help="As an operator: the largest number to show; default: 100.")
+    ] = None,
     after: After = None,
     output: Output = Format.TEXT,
 ) -> None:
@@ -94,10 +96,12 @@ def list_sequences(
         "key_prefix": key_prefix,
         "active": active,
         "stuck": stuck,
-        "limit": limit,
+        "limit": 100 if limit is None else limit,
     }
     store, at = _where(store, at)
     seen = _seen_by_operator(store, at, lambda call: all_of_page(call, "sequences.list", after, **which))
+    if seen is None:
+        _refuse_filters(at, which | {"limit": limit, "after": after})
     found, following = seen if seen is not None else (_ask(at), None)
     if seen is None and active:
         found = [each for each in found if _is_active(each)]
@@ -155,6 +159,19 @@ def _seen_by_operator(store: str | None, at: str, see: Callable[[Call], T]) -> T
             return see(call)
     except NoOperatorApi:
         return None
+
+
+def _refuse_filters(at: str, given: dict[str, Any]) -> None:
+    """End the command if a filter was given that only operators have: the list would be complete all the same."""
+    options = {"stuck": "--stuck", "side": "--side", "endpoint": "--endpoint", "key_prefix": "--key-prefix"}
+    options |= {"states": "--state", "limit": "--limit", "after": "--after"}
+    for name, option in options.items():
+        if given[name] not in (None, False, []):
+            fail(
+                UNUSABLE,
+                f"{option} needs --store URL or an operator's token: {at} gives only its status (it answers operators "
+                "if its console.api is true; set MERCURY_CONSOLE_TOKEN to its token)",
+            )
 
 
 Named = Annotated[

@@ -6,7 +6,7 @@ from tests.mutation.mutant import Change, Mutant
 
 ACTIONS, READS = "tests/storage/test_operator_actions.py", "tests/storage/test_operator_reads.py"
 BULK, ENDS = "tests/storage/test_bulk_actions.py", "tests/storage/test_ends_of_named_sequences.py"
-DOUBT = "tests/storage/test_lasting_doubt.py"
+DOUBT, SELECTED = "tests/storage/test_lasting_doubt.py", "tests/storage/test_selected_sequences.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -295,5 +295,26 @@ OPERATIONS = (
         ", emoji=False",
         "",
         "tests/unit/cli/test_output.py::test_names_between_colons_are_printed_as_they_are",
+    ),
+    guard(
+        "states of sequences that there are not",
+        "mercury.operations.calls.sequence_selection:selection",
+        'chosen(STATES, each, "states") for each',
+        "each for each",
+        f"{SELECTED}::test_state_that_there_is_not_is_refused_with_those_that_there_are",
+    ),
+    guard(
+        "filters on sequences in memory",
+        "mercury.operations.calls.memory:_list_sequences",
+        " if _is_selected(which, status, wait)",
+        "",
+        f"{SELECTED}::test_sources_are_selected_by_each_condition",
+    ),
+    guard(
+        "filters on a status",
+        "mercury.cli.sequences:list_sequences",
+        '_refuse_filters(at, which | {"limit": limit, "after": after})',
+        "pass",
+        f"{SELECTED}::test_command_refuses_a_filter_that_a_process_without_the_operators_api_would_not_apply",
     ),
 )

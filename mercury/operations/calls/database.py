@@ -7,17 +7,17 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any
 
-from mercury.choices import chosen
 from mercury.operations import values
 from mercury.operations.acting import NotPossible
 from mercury.operations.calls.arguments import Arguments
 from mercury.operations.calls.call import Call, Calls
 from mercury.operations.calls.database_letters import LETTER_CALLS, bulk_number
+from mercury.operations.calls.sequence_selection import SELECTION, selection
 from mercury.operations.operator import Operations
 from mercury.operations.restarting import InDoubt
 from mercury.storage.audit import Actor, AuditFilter
 from mercury.storage.letters import Direction
-from mercury.storage.searching import MessageFilter, MessageState, Page, SequenceFilter
+from mercury.storage.searching import MessageFilter, MessageState, Page
 
 _ID = re.compile(r"(in|out)-(\d{1,18})")
 
@@ -35,16 +35,7 @@ def _page(page: Page[Any], value: Callable[[Any], Any]) -> dict[str, Any]:
 
 
 def _sequences(on: Operations, given: Arguments, _actor: Actor) -> Any:
-    side = given.text("side")
-    which = SequenceFilter(
-        source=None if side is None else chosen({"source": True, "destination": False}, side, "side"),
-        states=given.texts("states") or frozenset(),
-        endpoint=given.text("endpoint"),
-        key_prefix=given.text("key_prefix"),
-        active=given.flag("active"),
-        stuck=given.flag("stuck"),
-    )
-    page = on.sequences.page(which, given.text("after"), given.limit())
+    page = on.sequences.page(selection(given), given.text("after"), given.limit())
     return _page(page, values.sequence)
 
 
@@ -182,9 +173,7 @@ def _ages(on: Operations, _given: Arguments, _actor: Actor) -> Any:
 #: The calls by name.
 CALLS = MappingProxyType(
     {
-        "sequences.list": Call(
-            _sequences, ("side", "states", "endpoint", "key_prefix", "active", "stuck", "after", "limit")
-        ),
+        "sequences.list": Call(_sequences, (*SELECTION, "after", "limit")),
         "sequences.show": Call(_sequence, ("id",)),
         "sequences.suspend": _act_on_sequence("suspend"),
         "sequences.resume": _act_on_sequence("resume"),

@@ -13,7 +13,8 @@ from typing import Any
 
 from mercury.client.dead_letters import DeadLetters
 from mercury.client.inbound_ends import end_at_destination
-from mercury.client.overview import sequences
+from mercury.engine.events import Side
+from mercury.engine.status import SequenceStatus, destination_status, status_of
 from mercury.errors import SequenceError
 from mercury.operations import values
 from mercury.operations.acting import NotPossible
@@ -21,11 +22,16 @@ from mercury.operations.calls.arguments import Arguments
 from mercury.operations.calls.call import Call, Calls
 from mercury.operations.calls.database import CALLS
 from mercury.operations.calls.letter_selection import SELECTION, chosen, selection
+from mercury.operations.calls.sequence_selection import selection as sequence_selection
+from mercury.operations.reasons import Wait, why_destination_waits, why_source_waits
 from mercury.statemachine.events import DestinationEnd
-from mercury.storage.api import StorageManager
+from mercury.statemachine.tables import RmsState
+from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.audit import Actor
 from mercury.storage.bulk import MOST_REFUSALS, Bulk, BulkAction, BulkState
 from mercury.storage.letters import LetterFilter
+from mercury.storage.records import RmdRecord, RmsRecord
+from mercury.storage.searching import Count, DestinationSeen, SequenceFilter, SourceSeen, position_of
 
 log = logging.getLogger("mercury.operations")
 
@@ -77,8 +83,48 @@ def _ages(on: InMemory, _given: Arguments, _actor: Actor) -> Any:
     return {name: 0.0 if since is None else max(0.0, now - since) for name, since in ages.items()}
 
 
-def _list_sequences(on: InMemory, _given: Arguments, _actor: Actor) -> Any:
-    return {"items": [each.as_dict() for each in sequences(on.store)], "after": None}
+def _list_sequences(on: InMemory, given: Arguments, _actor: Actor) -> Any:
+    """The page after a number of sequences; those that are forgotten between two pages move the others forward."""
+    which, begin, now = sequence_selection(given), position_of(given.text("after") or "0"), on.clock()
+    end = begin + given.limit()
+    with on.store.transaction() as tx:
+        sources = [] if which.source is False else [_source(tx, each, now) for each in tx.rms.all()]
+        destinations = [] if which.source is True else [_destination(tx, each, now) for each in tx.rmd.all()]
+    found = [status.as_dict() for status, wait in sources + destinations if _is_selected(which, status, wait)]
+    return {"items": found[begin:end], "after": str(end) if len(found) > end else None}
+
+
+def _source(tx: Transaction, record: RmsRecord, now: float) -> tuple[SequenceStatus, Wait | None]:
+    status = status_of(record, tx.rms.backlog(record.channel.key))
+    seen = SourceSeen(record=record, waiting=Count(status.waiting), unsent=Count(0), holder=None)
+    return status, why_source_waits(seen, now)
+
+
+def _destination(tx: Transaction, record: RmdRecord, now: float) -> tuple[SequenceStatus, Wait | None]:
+    buffer = tx.invoker.read(record.identifier)
+    before = tx.invoker.read(buffer.follows) if buffer is not None and buffer.follows is not None else None
+    status = destination_status(record, buffer)
+    seen = DestinationSeen(
+        record=record,
+        buffer=buffer,
+        waiting=status.waiting,
+        holder=None,
+        predecessor_waits=before is not None and not before.machine.finished,
+    )
+    return status, why_destination_waits(seen, now)
+
+
+def _is_selected(which: SequenceFilter, status: SequenceStatus, wait: Wait | None) -> bool:
+    """As the statements of `mercury.storage.sql.reads.sequences` select; nothing in memory is suspended or paused."""
+    state = RmsState.FAILED.name if status.failure is not None else status.state.name
+    over = status.failure is not None or state.startswith("ENDED")
+    return (
+        (not which.states or state in which.states)
+        and which.endpoint in (None, status.endpoint)
+        and (which.key_prefix is None or (status.side is Side.SOURCE and status.key.startswith(which.key_prefix)))
+        and (not which.active or not over or status.waiting > 0)
+        and (not which.stuck or (wait is not None and wait.stuck))
+    )
 
 
 def _list(on: InMemory, given: Arguments, _actor: Actor) -> Any:
