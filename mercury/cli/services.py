@@ -9,7 +9,7 @@ import typer
 
 from mercury.cli.acting import Acting, Target, act, calling
 from mercury.cli.option_groups import grouped
-from mercury.cli.output import show, show_table
+from mercury.cli.output import console, notes, show, show_table
 from mercury.texts import span
 
 app = typer.Typer(help="Services: what waits for their handlers; pause and resume them.", no_args_is_help=True)
@@ -37,10 +37,16 @@ def list_services(target: Target) -> None:
 def pause(service: Name, acting: Acting) -> None:
     """Call no handler of a service, in any process on the store, until `resume`; also after restarts.
 
-    Messages are still received, stored and acknowledged, up to the limits on the backlog. Calls that run now end.
+    Messages are still received, stored and acknowledged, up to the limits on the backlog. Calls that run now end. A
+    service may be paused before its first start; a note says when nothing waits for the name and no process hosts it.
     """
+    with calling(acting) as call:
+        done = call("services.pause", acts=True, service=service) | {"paused": True}
     text = f"{service} is paused: what it receives waits"
-    act(acting, "services.pause", lambda _: text, service=service, shown={"paused": True})
+    show(acting.output, done, lambda: console().print(text, markup=False))
+    if not done["known"]:
+        note = f"nothing waits for {service}, and no running process hosts it: mercury services list has the names"
+        notes().print(f"note: {note}", markup=False)
 
 
 @app.command()

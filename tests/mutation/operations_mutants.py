@@ -317,4 +317,12 @@ OPERATIONS = (
         "pass",
         f"{SELECTED}::test_command_refuses_a_filter_that_a_process_without_the_operators_api_would_not_apply",
     ),
+    guard(
+        "pause of a service that nobody knows",
+        "mercury.operations.calls.database:_pause",
+        "on.services.one(service) is not None",
+        "True",
+        "tests/storage/test_operator_commands.py::"
+        "test_pause_of_a_name_that_nobody_hosts_and_nothing_waits_for_is_done_with_a_note",
+    ),
 )

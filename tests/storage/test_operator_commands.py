@@ -290,6 +290,35 @@ def test_the_status_says_what_the_check_of_the_store_finds(sql_url: str, command
     assert "warning: service shop: 1 sequence is held back by a message that its handler refuses" in found.out
 
 
+def test_check_with_an_age_that_is_none_is_unknown_and_no_alarm(tmp_path: Path, command: Command) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    command("check", "queue", "--store", url, "--max-age", "5x").refused("--max-age", "'5x'", code=3)
+
+
+# --- services --------------------------------------------------------------------------------------------------------
+
+
+def test_pause_of_a_name_that_nobody_hosts_and_nothing_waits_for_is_done_with_a_note(
+    tmp_path: Path, command: Command
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with Shop().open(url):
+        misspelt = command("services", "pause", "shpo", "--store", url)
+        assert (misspelt.code, misspelt.out) == (0, "shpo is paused: what it receives waits\n")
+        assert misspelt.err.startswith("note: nothing waits for shpo, and no running process hosts it: ")
+        eventually(lambda: "shop" in command("services", "list", "--store", url).out, "the process says what it hosts")
+        hosted = command("services", "pause", "shop", "--store", url, "-o", "json")
+        assert (hosted.value, hosted.err) == ({"service": "shop", "known": True, "paused": True}, "")
+        command("services", "pause", "shpo", "--store", url).refused("is paused already", code=1)
+
+
+def test_pause_of_a_service_that_does_not_run_and_has_messages_has_no_note(tmp_path: Path, command: Command) -> None:
+    url = f"sqlite:///{tmp_path}/store.db"
+    with stuck(url):
+        pass
+    assert command("services", "pause", "shop", "--store", url).err == ""
+
+
 # --- the whole store -----------------------------------------------------------------------------------------------
 
 

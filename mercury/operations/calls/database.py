@@ -139,13 +139,18 @@ def _services(on: Operations, _given: Arguments, _actor: Actor) -> Any:
     return [values.service(each) for each in on.services.all()]
 
 
-def _act_on_service(action: str) -> Call[Operations]:
-    def run(on: Operations, given: Arguments, actor: Actor) -> Any:
-        service = given.needed("service")
-        getattr(on.service_actions, action)(service, actor, reason=given.text("note") or "")
-        return {"service": service}
+def _pause(on: Operations, given: Arguments, actor: Actor) -> Any:
+    """A service may be paused before any process hosts it: whether it is known, only tells a name that is misspelt."""
+    service = given.needed("service")
+    known = on.services.one(service) is not None
+    on.service_actions.pause(service, actor, reason=given.text("note") or "")
+    return {"service": service, "known": known}
 
-    return Call(run, ("service", "note"), changes=True)
+
+def _resume(on: Operations, given: Arguments, actor: Actor) -> Any:
+    service = given.needed("service")
+    on.service_actions.resume(service, actor, reason=given.text("note") or "")
+    return {"service": service}
 
 
 def _nodes(on: Operations, _given: Arguments, _actor: Actor) -> Any:
@@ -194,8 +199,8 @@ CALLS = MappingProxyType(
         "messages.park": _act_on_message("park"),
         "messages.retry": _act_on_message("retry"),
         "services.list": Call(_services),
-        "services.pause": _act_on_service("pause"),
-        "services.resume": _act_on_service("resume"),
+        "services.pause": Call(_pause, ("service", "note"), changes=True),
+        "services.resume": Call(_resume, ("service", "note"), changes=True),
         "nodes.list": Call(_nodes),
         "audit.list": Call(_audit, ("by", "action", "target", "bulk", "after", "limit")),
         "store.problems": Call(_problems),
