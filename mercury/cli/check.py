@@ -86,7 +86,10 @@ def queue(
 
     Critical from --max-age on, a warning from half of it on.
     """
-    limit = seconds(max_age, "--max-age")
+    try:
+        limit = seconds(max_age, "--max-age")
+    except typer.Exit:  # why is on stderr already
+        raise typer.Exit(State.UNKNOWN) from None
     with _asking(target, State.CRITICAL) as call:
         ages: dict[str, float] = call("store.ages")
     what, oldest = max(ages.items(), key=lambda each: each[1])
