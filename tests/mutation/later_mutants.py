@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 LATER = "tests/storage/test_execute_later.py"
+MIGRATED = "tests/storage/test_types_changed_elsewhere.py"
 
 
 def later(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -121,5 +122,32 @@ STATEMENTS = (
         "len(self._of_application) >= MOST_OF_APPLICATION",
         "False",
         "test_statements_that_differ_each_time_do_not_crowd_out_mercurys",
+    ),
+    Mutant(
+        "statements executed later: one that is outdated is prepared again",
+        (
+            Change(
+                "mercury.storage.sql.round_trips:Session._forget_failed",
+                "not executes or state.startswith(OUTDATED)",
+                "not executes",
+            ),
+        ),
+        test=f"{MIGRATED}::test_a_statement_left_for_later_fails_at_most_once_after_a_migration[text to jsonb]",
+    ),
+    Mutant(
+        "statements executed later: one that is outdated is deallocated",
+        (
+            Change(
+                "mercury.storage.sql.round_trips:Session._forget_failed",
+                "if executes and name is not None:",
+                "if False:",
+            ),
+        ),
+        test=f"{MIGRATED}::test_statements_that_always_fail_are_not_kept_in_the_server",
+    ),
+    Mutant(
+        "statements executed later: one that is gone is not deallocated",
+        (Change("mercury.storage.sql.round_trips:Session._forget_all", "self._outdated.clear()", "pass"),),
+        test=f"{MIGRATED}::test_what_is_gone_already_is_not_deallocated",
     ),
 )

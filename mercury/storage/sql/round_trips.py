@@ -36,6 +36,9 @@ PLAN_AS_USUAL = "set local enable_seqscan to default"
 NOT_COMMITTED = "a statement had failed, and PostgreSQL has rolled back the transaction instead of committing it"
 #: No such prepared statement.
 UNKNOWN_STATEMENT = b"26000"
+#: SQLSTATE classes of what a statement may fail with because the server keeps the types of its parameters, and those of
+#: its tables have changed since: data exceptions, features that are not supported, access rules, internal errors.
+OUTDATED = (b"22", b"0A", b"42", b"XX")
 _PLACEHOLDER = re.compile(r"%(?:%|\((\w+)\)([sb]))")
 _FORMATS = {"s": PyFormat.AUTO, "b": PyFormat.BINARY}
 _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
@@ -44,6 +47,8 @@ _FAILED = (ExecStatus.FATAL_ERROR, ExecStatus.PIPELINE_ABORTED)
 Result: TypeAlias = list[tuple[Any, ...]] | int
 #: The text of a statement and the types of its parameters.
 _Kind: TypeAlias = tuple[bytes, tuple[int, ...]]
+#: What is sent for a statement that is or may be prepared, ``None`` = another, and whether that executes it.
+_Sent: TypeAlias = tuple[_Kind | None, bool]
 
 
 class _DriverFailed(Exception):
@@ -96,6 +101,8 @@ class Session:
         self._names: dict[_Kind, bytes] = {}
         #: Those of the application.
         self._of_application: set[_Kind] = set()
+        #: The names of prepared statements that are to be deallocated.
+        self._outdated: list[bytes] = []
         self._made = 0
         self._poll = select.poll()
         self._poll.register(self._libpq.socket, select.POLLIN)
@@ -123,10 +130,14 @@ class Session:
         """
         # An error here has sent nothing.
         ready = [call if isinstance(call, Ready) else self.ready(call) for call in calls]
-        if self.doubtful and self._is_idle:
+        idle = self._is_idle
+        if self.doubtful and idle:
             self.settle()
-        begins = not self._driver.autocommit and self._is_idle
-        before, sent = [BEGIN] if begins else [], list[_Kind | None]()
+        before = [BEGIN] if idle and not self._driver.autocommit else []
+        if idle and self._outdated:
+            before += [b"deallocate " + name for name in self._outdated]
+            self._outdated.clear()
+        sent: list[_Sent] = [(None, False)] * len(before)
         behinds = ([COMMIT] if commit else []) + ([behind.encode()] if behind is not None else [])
         with _Pipeline(self._libpq) as found:
             for text in before:
@@ -136,12 +147,9 @@ class Session:
             for text in behinds:
                 self._libpq.send_query_params(text, None)
             self._receive(found)
-        self._forget_failed(sent, found[len(before) :])
-        answers = [
-            result
-            for kind, result in zip([b""] * len(before) + sent + [None] * len(behinds), found, strict=False)
-            if kind is None
-        ]
+        self._forget_failed(sent, found)
+        sent += [(None, True)] * len(behinds)
+        answers = [result for (_, executes), result in zip(sent, found, strict=False) if executes]
         for place, result in enumerate((*found[: len(before)], *answers[: len(calls)]), -len(before)):
             if result.status in _FAILED:
                 failed = next(each for each in found if each.status == ExecStatus.FATAL_ERROR)
@@ -154,7 +162,8 @@ class Session:
 
     def settle(self) -> None:
         """Forget the prepared statements if they are deallocated; outside a transaction."""
-        if self._names and self._is_gone():
+        names = [*self._outdated, *self._names.values()]
+        if names and self._is_gone(names[0]):
             self._forget_all()
         self.doubtful = False
 
@@ -171,21 +180,21 @@ class Session:
         result = Format.BINARY if call.binary else Format.TEXT
         return Ready((query, tuple(types or ())), values, sent or (), result, call.of_application)
 
-    def _send(self, call: Ready) -> list[_Kind | None]:
-        """Send a call. Returns an element for each answer to it: first what is prepared, ``None`` for the call."""
+    def _send(self, call: Ready) -> list[_Sent]:
+        """Send a call. Returns an element for each answer to it."""
         libpq, kind = self._libpq, call.kind
         name = self._names.get(kind)
         if name is None and self._are_many(call):
             libpq.send_query_params(kind[0], call.values, kind[1], call.formats, call.result)
-            return [None]
-        sent: list[_Kind | None] = [None]
+            return [(None, True)]
+        sent: list[_Sent] = [(kind, True)]
         if name is None:
             name = self._names[kind] = b"mercury_%d" % self._made
             self._made += 1
             if call.of_application:
                 self._of_application.add(kind)
             libpq.send_prepare(name, *kind)
-            sent = [kind, None]
+            sent = [(kind, False), (kind, True)]
         libpq.send_query_prepared(name, call.values, call.formats, call.result)
         return sent
 
@@ -221,25 +230,29 @@ class Session:
             if ready & ~select.POLLOUT:
                 self._libpq.consume_input()
 
-    def _is_gone(self) -> bool:
+    def _is_gone(self, name: bytes) -> bool:
         """Whether the server does not know a statement that was prepared: then it knows none."""
         with _Pipeline(self._libpq) as found:
-            self._libpq.send_describe_prepared(next(iter(self._names.values())))
+            self._libpq.send_describe_prepared(name)
             self._receive(found)
         return found[0].status in _FAILED
 
-    def _forget_failed(self, sent: Sequence[_Kind | None], found: Sequence[PGresult]) -> None:
-        for kind, result in zip(sent, found, strict=False):
+    def _forget_failed(self, sent: Sequence[_Sent], found: Sequence[PGresult]) -> None:
+        for (kind, executes), result in zip(sent, found, strict=False):
             if result.status in _FAILED:
-                if result.error_field(DiagnosticField.SQLSTATE) == UNKNOWN_STATEMENT:
+                state = result.error_field(DiagnosticField.SQLSTATE) or b""
+                if state == UNKNOWN_STATEMENT:
                     self._forget_all()
-                elif kind is not None:
-                    self._names.pop(kind, None)
+                elif kind is not None and (not executes or state.startswith(OUTDATED)):
+                    name = self._names.pop(kind, None)
                     self._of_application.discard(kind)
+                    if executes and name is not None:
+                        self._outdated.append(name)
 
     def _forget_all(self) -> None:
         self._names.clear()
         self._of_application.clear()
+        self._outdated.clear()
 
     def load(self, result: PGresult) -> Result:
         """The rows of an answer, or how many rows the statement has changed."""
