@@ -103,6 +103,20 @@ STATEMENTS = (
         "::test_constraint_that_is_checked_at_the_commit_fails_the_call_on_arrival",
     ),
     later(
+        "an error with a SQLSTATE of the application's own",
+        "round_trips:error_of",
+        "psycopg.errors.error_from_result(result)",
+        "psycopg.errors.lookup(result.error_field(DiagnosticField.SQLSTATE).decode())(result.get_error_message())",
+        "test_an_error_with_a_state_of_the_application_at_the_commit_is_one_of_the_storage[MY001-StorageError]",
+    ),
+    later(
+        "the SQLSTATE of an error that is named",
+        "round_trips:_error_in",
+        "type(error)(named, info=error.pgresult)",
+        "type(error)(named)",
+        "test_an_error_with_a_state_of_the_application_is_one_of_the_storage[57MY1-StorageError]",
+    ),
+    later(
         "an error of the application at its commit",
         "transaction:SqlTransaction._commit_together",
         "raise self.translate(failed.error) or failed from failed.error",

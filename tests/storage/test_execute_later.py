@@ -185,6 +185,46 @@ def test_a_session_that_has_ended_meanwhile_is_transient(store: SqlStore) -> Non
     assert placed(store) == []
 
 
+#: SQLSTATEs that a trigger of the application gives its errors. One of a class that PostgreSQL has is of that class.
+OF_THE_APPLICATION = pytest.mark.parametrize(
+    ("state", "kind"),
+    [("MY001", StorageError), ("57MY1", StorageError), ("40MY1", TransientStorageError), ("22MY1", DataError)],
+)
+
+
+def refuse_rows(store: SqlStore, state: str, when: str) -> None:
+    raises = f"raise exception 'not today' using errcode = '{state}'"
+    with store.engine.begin() as connection:
+        connection.execute(
+            text(f"create function refuse() returns trigger language plpgsql as $$ begin {raises}; end $$")
+        )
+        connection.execute(text(f"create {when} for each row execute function refuse()"))
+
+
+@OF_THE_APPLICATION
+def test_an_error_with_a_state_of_the_application_is_one_of_the_storage(
+    store: SqlStore, state: str, kind: type[StorageError]
+) -> None:
+    refuse_rows(store, state, "trigger refuses before insert on placed")
+    with pytest.raises(StorageError, match=r"not today \(in insert") as caught, store.transaction() as tx:
+        tx.execute_later(INSERT, {"id": 1})
+        tx.rms.append(row("urn:message:1"))
+    assert type(caught.value) is kind
+    assert placed(store) == []
+
+
+@OF_THE_APPLICATION
+def test_an_error_with_a_state_of_the_application_at_the_commit_is_one_of_the_storage(
+    store: SqlStore, state: str, kind: type[StorageError]
+) -> None:
+    refuse_rows(store, state, "constraint trigger refuses after insert on placed deferrable initially deferred")
+    with pytest.raises(StorageError, match="not today") as caught, store.transaction() as tx:
+        tx.execute_later(INSERT, {"id": 1})
+        tx.rms.append(row("urn:message:1"))
+    assert type(caught.value) is kind
+    assert placed(store) == []
+
+
 # --- what does not wait -----------------------------------------------------------------------------------------------
 
 

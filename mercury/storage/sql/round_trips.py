@@ -304,10 +304,9 @@ def _check_commit(result: PGresult) -> None:
 
 def error_of(result: PGresult) -> psycopg.Error:
     """The error of a statement that libpq has executed. Without a SQLSTATE: the connection is lost."""
-    state, text = result.error_field(DiagnosticField.SQLSTATE), result.get_error_message()
-    if state is None:
-        return psycopg.OperationalError(text)
-    return psycopg.errors.lookup(state.decode())(text)
+    if result.error_field(DiagnosticField.SQLSTATE) is None:
+        return psycopg.OperationalError(result.get_error_message())
+    return psycopg.errors.error_from_result(result)  # of its class if the SQLSTATE is one of the application's own
 
 
 def _error_in(statement: str, failed: PGresult) -> Exception:
@@ -319,7 +318,8 @@ def _error_in(statement: str, failed: PGresult) -> Exception:
     if not statement:
         return error
     first, *details = str(error).strip().splitlines() or [""]
-    return ApplicationCallFailed(type(error)("\n".join([f"{first} (in {statement})", *details])))
+    named = "\n".join([f"{first} (in {statement})", *details])
+    return ApplicationCallFailed(type(error)(named, info=error.pgresult))  # with the SQLSTATE
 
 
 @lru_cache(maxsize=512)
