@@ -286,6 +286,24 @@ STORAGE = (
         "test_application_can_roll_back_its_session_after_mercury_has_found_its_connection_lost",
     ),
     Mutant(
+        "times are read with all their digits",
+        (Change("mercury.storage.sql.postgres_dialect:Postgres.engine", '"-c extra_float_digits=1"', '""'),),
+        test="tests/storage/test_settings_of_the_database.py"
+        "::test_with_few_digits_of_floats_a_joined_session_appends_a_message_that_is_not_damaged",
+    ),
+    Mutant(
+        "encoding of a connection",
+        (
+            Change(
+                "mercury.storage.sql.postgres_dialect:Postgres.engine",
+                '"client_encoding": "utf8",',
+                "",
+            ),
+        ),
+        test="tests/storage/test_settings_of_the_database.py"
+        "::test_texts_are_stored_as_they_are_whatever_encoding_the_environment_has",
+    ),
+    Mutant(
         "savepoint before the driver has begun the transaction",
         (
             Change(

@@ -140,7 +140,8 @@ class Postgres(Dialect):
         options = (
             f"-c lock_timeout={int(lock_timeout * 1000)} "
             f"-c idle_in_transaction_session_timeout={int(idle_timeout * 1000)} "
-            "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed"
+            "-c synchronous_commit=on -c default_transaction_isolation=read\\ committed "
+            "-c extra_float_digits=1"  # with fewer, a time that is read as text is not the one in the row's checksum
         )
         given = str(url.query.get("options", ""))
         engine = create_engine(
@@ -148,6 +149,7 @@ class Postgres(Dialect):
             connect_args={
                 "options": f"{options} {given}".strip(),
                 "application_name": "mercury",
+                "client_encoding": "utf8",  # not that of the environment or the database: statements are sent in it
                 "prepare_threshold": PREPARE_AFTER,
                 "connect_timeout": int(str(url.query.get("connect_timeout", CONNECT_TIMEOUT))),
             },
