@@ -231,6 +231,20 @@ LONE_MESSAGES = (
         f"{KEPT}::{SETTING}[executed later-select set_config('synchronous_commit', 'off', false)]",
     ),
     lone(
+        "settings of the application end with its transaction, although the word true occurs",
+        "storage.sql.store_connections",
+        r"set_config\b(?!{_LOCAL})",
+        r"set_config\b(?!.*\btrue\b)",
+        f"{KEPT}::{SETTING}[on its connection-select set_config('synchronous_commit', 'off', false), true]",
+    ),
+    lone(
+        "settings of the application end with its transaction, set in a block",
+        "storage.sql.store_connections",
+        "|reset|do)",
+        "|reset)",
+        f"{KEPT}::{SETTING}[on its connection-do $$ begin set synchronous_commit = off; end $$]",
+    ),
+    lone(
         "settings of the transaction cost no session",
         "storage.sql.store_connections",
         r"(?!\s+(?:local|transaction|constraints)\b)",

@@ -15,7 +15,7 @@ from mercury.errors import TransientStorageError
 from mercury.storage.api import Transaction
 from mercury.storage.sql.round_trips import Session
 from mercury.storage.sql.store import SqlStore
-from mercury.storage.sql.store_connections import StoreConnection
+from mercury.storage.sql.store_connections import StoreConnection, changes_session
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.coordinator import Coordinator
 
@@ -163,6 +163,8 @@ SETTING = "select current_setting('synchronous_commit'), current_setting('search
         "/* for speed */ set synchronous_commit = off",
         "select 1; set synchronous_commit = off",
         "select set_config('synchronous_commit', 'off', false)",
+        "select set_config('synchronous_commit', 'off', false), true",
+        "do $$ begin set synchronous_commit = off; end $$",
     ],
 )
 @pytest.mark.parametrize("later", [True, False], ids=["executed later", "on its connection"])
@@ -196,6 +198,45 @@ def test_session_that_the_application_leaves_as_it_was_is_used_again(store: SqlS
         before = driver_of(tx).info.backend_pid
     with store.transaction() as tx:
         assert driver_of(tx).info.backend_pid == before
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select set_config('app.admin', 'true', false)",
+        "select set_config('app.admin', 'on', true), set_config('app.user', 'a', false)",
+        "select set_config('app.user', 'a', false) where true",
+        "select set_config('app.user', (select 'a, true'), false)",
+        "select set_config('app.user', 'a, true)', false)",
+        "select set_config('app.user', e'\\', true)', false)",
+        "select set_config('app.user', $$ ', true)$$, false)",
+        "select set_config('app.user', 'a' /*, true) */, false)",
+        "select set_config('app.user', 'a' --, true)\n, false)",
+        "select set_config('app.user', 'a', not true)",
+        "select set_config('app.user', 'a', %(local)s)",
+        "select set_config('app.user', 'a', is_local => true)",
+        "select \"set_config\"('app.user', 'a', true)",
+        "-- before\nDO language plpgsql 'begin set x to y; end'",
+        "select 1; do $$ begin set x to y; end $$",
+    ],
+)
+def test_statement_that_may_change_the_session_counts_as_one_that_does(statement: str) -> None:
+    assert changes_session(statement)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "select set_config('app.user', %(user)s, true)",
+        "select set_config('app.user', %s::text, TRUE )",
+        "select set_config('app.user', $1, true), set_config('app.tenant', cast(%(tenant)s as text), true)",
+        "select pg_catalog.set_config('app.user', 'it''s (me)', true)",
+        "insert into placed values (1) on conflict do nothing",
+        "with done as (select 1) select * from done",
+    ],
+)
+def test_statement_that_changes_the_transaction_alone_costs_no_session(statement: str) -> None:
+    assert not changes_session(statement)
 
 
 @pytest.mark.parametrize("changed", [True, False], ids=["changed", "left as it was"])
