@@ -162,6 +162,6 @@ STATEMENTS = (
     Mutant(
         "statements executed later: one that is gone is not deallocated",
         (Change("mercury.storage.sql.round_trips:Session._forget_all", "self._outdated.clear()", "pass"),),
-        test=f"{MIGRATED}::test_what_is_gone_already_is_not_deallocated",
+        test=f"{MIGRATED}::test_statement_that_is_gone_already_is_not_deallocated",
     ),
 )

@@ -113,7 +113,7 @@ def test_statements_that_always_fail_are_not_kept_in_the_server(store: SqlStore)
     assert prepared(store) == []
 
 
-def test_what_is_gone_already_is_not_deallocated(store: SqlStore) -> None:
+def test_statement_that_is_gone_already_is_not_deallocated(store: SqlStore) -> None:
     with store.transaction() as tx:
         session = session_of(tx.writing())
         assert session is not None
