@@ -250,11 +250,88 @@ STORAGE = (
         (
             Change(
                 "mercury.storage.sql.application_part:ApplicationPart.check_usable",
-                "if self._deferred is not None:",
+                "if self._deferred is not None and self._writing:",
                 "if False:",
             ),
         ),
         test="tests/storage/test_caught_errors.py::test_caught_error_is_found_before_anything_else_is_executed",
+    ),
+    Mutant(
+        "transaction that SQLite has rolled back by itself",
+        (
+            Change(
+                "mercury.storage.sql.sqlite_connections:SqliteCursor._run",
+                "owner.ended_by_database(error)",
+                "pass",
+            ),
+        ),
+        test="tests/storage/test_ended_by_database.py::test_nothing_is_executed_behind_the_end_of_the_transaction",
+    ),
+    Mutant(
+        "statements behind the end of a transaction in SQLite",
+        (
+            Change(
+                "mercury.storage.sql.sqlite_connections:SqliteCursor._run",
+                "            raise owner.broken\n",
+                "",
+            ),
+        ),
+        test="tests/storage/test_ended_by_database.py::test_nothing_is_executed_behind_the_end_of_the_transaction",
+    ),
+    Mutant(
+        "end of a transaction that no statement has shown",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.commit_store",
+                "self.dialect.check_usable(self._connection)",
+                "pass",
+            ),
+        ),
+        test="tests/storage/test_ended_by_database.py::test_end_that_no_statement_has_shown_is_noticed_before_the_commit",
+    ),
+    Mutant(
+        "work since a savepoint that is not undone",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction._undo",
+                "self.broken = known if transient else",
+                "_ =",
+            ),
+        ),
+        test="tests/storage/test_ended_by_application.py::test_nothing_is_kept_if_the_work_since_a_savepoint_cannot_be_undone",
+    ),
+    Mutant(
+        "error of what ended the transaction",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction.savepoint",
+                "self._undo(part, error)",
+                "part.undo()",
+            ),
+        ),
+        test="tests/storage/test_ended_by_database.py::test_error_that_ended_the_transaction_is_the_one_that_leaves_the_savepoint",
+    ),
+    Mutant(
+        "statement that commits Mercury's transaction",
+        (
+            Change(
+                "mercury.storage.sql.ends:note_end",
+                "owner.ended_by_application(commit=commits)",
+                "pass",
+            ),
+        ),
+        test="tests/storage/test_ended_by_application.py::test_statement_that_commits_is_not_executed",
+    ),
+    Mutant(
+        "end of a transaction in a text that is not understood",
+        (
+            Change(
+                "mercury.storage.sql.store_connections:StoreCursor.execute",
+                "owner.ended_by_application(commit=False)",
+                "pass",
+            ),
+        ),
+        test="tests/storage/test_ended_by_application.py::test_end_is_found_among_other_statements_too",
     ),
     Mutant(
         "error of a savepoint",

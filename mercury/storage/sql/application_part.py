@@ -149,7 +149,7 @@ class ApplicationPart(Statements):
 
     def check_usable(self) -> None:
         """Check that each database of the application still executes statements in this transaction."""
-        if self._deferred is not None:
+        if self._deferred is not None and self._writing:
             self._deferred.check_usable()
 
     @property

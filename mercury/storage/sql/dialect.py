@@ -57,8 +57,6 @@ class Dialect(ABC):
     has_flags: bool
     #: The driver receives all values as texts, unless a cursor is for binary values.
     has_texts: bool
-    #: The driver's connections report when the application commits or rolls them back (`StoreConnection`).
-    reports_ends: bool
     #: The prefixes of SQLAlchemy's URLs; the last one names the driver.
     drivers: tuple[str, ...]
 
@@ -254,9 +252,9 @@ class Dialect(ABC):
         """
 
     def check_usable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here
-        """Check that the database still executes statements of the transaction.
+        """Check that the database still executes statements of the transaction, which has begun.
 
-        :raises DataError: an earlier one has failed; the transaction can only roll back to a savepoint.
+        :raises DataError: an earlier one has failed; the transaction can only roll back, at most to a savepoint.
         """
 
     def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here

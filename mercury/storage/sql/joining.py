@@ -32,8 +32,8 @@ COMMIT_CHECK_DELAY = 0.01
 def guard_ends(engine: Engine) -> None:
     """Report to Mercury's transactions when the application commits or rolls back their connection. Idempotent.
 
-    For engines whose driver does not report it (`StoreConnection`): with listeners SQLAlchemy does more for each
-    statement.
+    For engines of the application: the connections of a store report it, and with listeners SQLAlchemy does more for
+    each statement.
     """
     if not event.contains(engine, "commit", _on_commit):
         event.listen(engine, "commit", _on_commit)

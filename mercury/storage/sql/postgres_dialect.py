@@ -118,7 +118,6 @@ class Postgres(Dialect):
     changes_in_queries = True
     has_flags = True
     has_texts = True
-    reports_ends = True
     drivers = ("postgresql", "postgresql+psycopg")
 
     @property

@@ -8,11 +8,13 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from mercury.storage.sql.store_connections import Owner, StoreConnection
+from mercury.storage.sql.ends import Ends
+from mercury.storage.sql.sqlite_connections import SqliteConnection
+from mercury.storage.sql.store_connections import StoreConnection
 
 log = logging.getLogger("mercury.storage")
 
-#: The key in `Connection.info` of the transaction that a connection belongs to, unless it is a `StoreConnection`.
+#: The key in `Connection.info` of the transaction that a connection belongs to, unless it is of a store's engine.
 OWNER = "mercury transaction"
 #: The key in `Connection.info` of a connection whose buffers have grown, unless it is a `StoreConnection`.
 GROWN = "mercury grown"
@@ -22,10 +24,10 @@ GROWN = "mercury grown"
 GROWN_BYTES = 4 * 1024 * 1024
 
 
-def own(connection: Connection, owner: Owner | None) -> None:
+def own(connection: Connection, owner: Ends | None) -> None:
     """Note whose transaction a connection is in; ``None`` = in none of Mercury's."""
     driver: object = connection.connection.dbapi_connection
-    if isinstance(driver, StoreConnection):
+    if isinstance(driver, StoreConnection | SqliteConnection):
         driver.owner = owner
     else:
         connection.info[OWNER] = owner

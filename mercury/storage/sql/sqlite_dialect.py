@@ -28,10 +28,12 @@ from sqlalchemy.pool import NullPool
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from mercury.errors import ConfigurationError
+from mercury.errors import ConfigurationError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import Dialect, Rows
+from mercury.storage.sql.ends import ENDED
 from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Sought, Writer, change_many
+from mercury.storage.sql.sqlite_connections import SqliteConnection
 
 
 class Sqlite(Dialect):
@@ -47,7 +49,6 @@ class Sqlite(Dialect):
     has_clock = False
     has_flags = False
     has_texts = False
-    reports_ends = False
     changes_in_queries = False
     drivers = ("sqlite", "sqlite+pysqlite")
 
@@ -70,7 +71,12 @@ class Sqlite(Dialect):
     def engine(self, url: URL, lock_timeout: float, idle_timeout: float) -> Engine:
         engine = create_engine(
             url,
-            connect_args={"timeout": lock_timeout, "isolation_level": None, "check_same_thread": False},
+            connect_args={
+                "timeout": lock_timeout,
+                "isolation_level": None,
+                "check_same_thread": False,
+                "factory": SqliteConnection,
+            },
             poolclass=None if url.database else NullPool,
         )
 
@@ -90,6 +96,11 @@ class Sqlite(Dialect):
         driver = cast("sqlite3.Connection", connection.connection.dbapi_connection)
         for text in statements:
             driver.execute(text).close()
+
+    def check_usable(self, connection: Connection) -> None:
+        driver: object = None if connection.invalidated else connection.connection.dbapi_connection
+        if isinstance(driver, SqliteConnection) and driver.owner is not None and not driver.in_transaction:
+            raise DataError(ENDED)
 
     def lock_schema(self, connection: Connection) -> None:
         self.begin_writing(connection)

@@ -12,6 +12,7 @@ from sqlalchemy.sql.dml import ReturningDelete, ReturningInsert
 from mercury.errors import StorageError
 from mercury.storage.api import Topic
 from mercury.storage.sql.dialect import Marker
+from mercury.storage.sql.ends import Ends
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.lock_order import LockOrder
 from mercury.storage.sql.new_work import NewWork
@@ -30,7 +31,7 @@ Parameters: TypeAlias = Mapping[str, Any]
 Question: TypeAlias = tuple[Prepared, Parameters]
 
 
-class Statements(LockOrder):
+class Statements(Ends, LockOrder):
     """The connection of one transaction, taken at its first use; the locks it holds; the topics its commit announces.
 
     :param connection: the application's connection, in a transaction that the application commits.
@@ -72,10 +73,6 @@ class Statements(LockOrder):
         self._ahead.clear()
         return self._begun()
 
-    def ended_by_application(self, *, commit: bool) -> None:
-        """As `Owner.ended_by_application`."""
-        raise NotImplementedError
-
     def _begun(self) -> Connection:
         connection = self._connected()
         if not self._writing:
@@ -88,6 +85,7 @@ class Statements(LockOrder):
         return connection
 
     def _connected(self) -> Connection:
+        self.require_whole()
         if self._connection is None:
             with translated():
                 self._connection = self.store.kept.take()

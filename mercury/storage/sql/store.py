@@ -24,7 +24,7 @@ from mercury.storage.sql.deferred import DeferrableConstraints
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.history import History
-from mercury.storage.sql.joining import Joins, guard_ends
+from mercury.storage.sql.joining import Joins
 from mercury.storage.sql.kept_connection import KeptConnection
 from mercury.storage.sql.new_work import NewWork
 from mercury.storage.sql.notify import Announcement, Notifier
@@ -97,8 +97,6 @@ class SqlStore:
         self._closed = self._has_attachments = False
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         self._history = History(self.engine, dialect, clock)
-        if not dialect.reports_ends:
-            guard_ends(self.engine)
         self._joins = Joins(self)
 
     @property

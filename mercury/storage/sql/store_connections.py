@@ -6,13 +6,14 @@ import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 
 import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.sql import Composable
 from psycopg.types.string import BytesBinaryDumper
 
+from mercury.storage.sql.ends import Ends, note_end
 from mercury.storage.sql.round_trips import Session
 
 #: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
@@ -34,19 +35,45 @@ MOST_REMEMBERED = 2000
 
 
 class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
-    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others, and those
-    that change the session."""
+    """A cursor of the application, or of SQLAlchemy: notes statements after which psycopg deallocates others, those
+    that change the session, and those that end the transaction."""
 
     def execute(self, query: Any, *arguments: Any, **options: Any) -> Any:
         if not isinstance(query, str) or _has(DEALLOCATES, query):
             _doubt(self.connection)
-        if isinstance(self.connection, StoreConnection) and changes_session(_text(query, self.connection)):
-            self.connection.changed = True
-        return super().execute(query, *arguments, **options)
+        driver: object = self.connection
+        if not isinstance(driver, StoreConnection):
+            return super().execute(query, *arguments, **options)
+        text, owner = _text(query, driver), driver.owner
+        if changes_session(text):
+            driver.changed = True
+        if owner is None:
+            return super().execute(query, *arguments, **options)
+        note_end(owner, text)
+        began = driver.pgconn.transaction_status != TransactionStatus.IDLE
+        try:
+            return super().execute(query, *arguments, **options)
+        finally:
+            if began and driver.pgconn.transaction_status == TransactionStatus.IDLE:
+                owner.ended_by_application(commit=False)  # by a text that `note_end` has not understood
 
     def executemany(self, query: Any, *arguments: Any, **options: Any) -> None:
         _doubt(self.connection)
+        self._note_end(query)
         super().executemany(query, *arguments, **options)
+
+    def stream(self, query: Any, *arguments: Any, **options: Any) -> Iterator[tuple[Any, ...]]:
+        self._note_end(query)
+        return super().stream(query, *arguments, **options)
+
+    def copy(self, statement: Any, *arguments: Any, **options: Any) -> Any:
+        self._note_end(statement)
+        return super().copy(statement, *arguments, **options)
+
+    def _note_end(self, query: Any) -> None:
+        driver: object = self.connection
+        if isinstance(driver, StoreConnection) and driver.owner is not None:
+            note_end(driver.owner, _text(query, driver))
 
 
 class UncopiedBytes(BytesBinaryDumper):
@@ -57,13 +84,6 @@ class UncopiedBytes(BytesBinaryDumper):
     """
 
 
-class Owner(Protocol):
-    """Whose transaction a connection is in."""
-
-    def ended_by_application(self, *, commit: bool) -> None:
-        """Called before each commit or rollback on the connection, also those of the owner."""
-
-
 class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
     """A connection of a store's engine, with a `Session`."""
 
@@ -72,7 +92,7 @@ class StoreConnection(psycopg.Connection[tuple[Any, ...]]):
         self.cursor_factory = StoreCursor
         self._session: Session | None = None
         #: ``None`` = the connection is in no transaction of Mercury's.
-        self.owner: Owner | None = None
+        self.owner: Ends | None = None
         #: Its buffers have grown: see `releasing.release`.
         self.grown = False
         #: The application may have changed settings of its session, such as ``synchronous_commit``: likewise.

@@ -47,8 +47,6 @@ class SqlTransaction(ApplicationPart):
     ) -> None:
         super().__init__(store, connection)
         self._before_commit = before_commit
-        self._ending = False
-        self._broken = False
         #: Whether the commit may announce the topics to other processes, and whether it has done so.
         self._announces = False
         self._announced: Announcement | None = None
@@ -74,6 +72,7 @@ class SqlTransaction(ApplicationPart):
 
     @contextmanager
     def savepoint(self, *, waits: bool = False) -> Iterator[None]:
+        self.require_whole()
         self.flush_records()
         self._sessions.flush()
         lengths = len(self.rms.appended), len(self._after_commit)
@@ -90,7 +89,7 @@ class SqlTransaction(ApplicationPart):
             if not (waits and (self.only_leaves or (self._before_commit is not None and self._uses == uses))):
                 self.send_pending()
                 self.check_deferred()
-        except BaseException:
+        except BaseException as error:
             self._part = outer
             self._searches = self._searches or searches  # the rollback may undo the end of the search too
             self.drop_pending()
@@ -102,10 +101,31 @@ class SqlTransaction(ApplicationPart):
             self._locked, self._highest = locks  # the rollback has released the locks taken since
             if limit is not None:
                 limit.undone(limited)
-            part.undo()
+            self._undo(part, error)
             raise
         self._part = outer
         part.keep()
+
+    def _undo(self, part: Part, error: BaseException) -> None:
+        """Undo the work since a savepoint. If that is not possible, the transaction has ended: nothing of it is kept.
+
+        :param error: why it is undone, which the caller raises.
+        :raises TransientStorageError: instead of an error that does not say that the transaction may be repeated.
+        """
+        try:
+            part.undo()
+        except Exception as failed:
+            known = self.translate(failed) or StorageError(repr(failed))
+            transient = isinstance(known, TransientStorageError)
+            if self.broken is None:
+                self.broken = known if transient else DataError(f"the work since a savepoint is not undone: {known}")
+            says_so = isinstance(error, Exception) and isinstance(self.translate(error), TransientStorageError)
+            if transient and isinstance(error, Exception) and not says_so:
+                raise known from failed
+
+    def check_usable(self) -> None:
+        self.require_whole()
+        super().check_usable()
 
     def _begin_part(self) -> Part:
         return StorePart(self)
@@ -131,6 +151,7 @@ class SqlTransaction(ApplicationPart):
             with translated():
                 self._connection.rollback()
             self._ending = self._writing = self._searches = False
+            self.broken = None
             self._savepoints = None
 
     def guard(self, claim: Claim) -> None:
@@ -141,17 +162,6 @@ class SqlTransaction(ApplicationPart):
 
     # --- the end ---------------------------------------------------------------------------------------------------
 
-    def ended_by_application(self, *, commit: bool) -> None:
-        """Called when the application ends a transaction that only Mercury may end.
-
-        :raises StorageError: the application commits; the transaction is rolled back.
-        """
-        if self._ending:
-            return
-        self._broken = True
-        if commit:
-            raise StorageError("the transaction is Mercury's: it commits when its 'with' block is left")
-
     def __enter__(self) -> SqlTransaction:
         return self
 
@@ -160,8 +170,7 @@ class SqlTransaction(ApplicationPart):
             return
         try:
             if error is None:
-                if self._broken:
-                    raise StorageError("the application has rolled back the transaction on its own; nothing is kept")
+                self.require_whole()
                 self.close_sessions(keep=True)
                 if self._before_commit is not None:
                     self._send_first(self._before_commit)
@@ -279,6 +288,8 @@ class SqlTransaction(ApplicationPart):
             self._announced = announcement
             try:
                 with translated():
+                    if self._writing:
+                        self.dialect.check_usable(self._connection)
                     if announcement is not None:
                         self.dialect.commit_and_announce(self._connection, announcement.text)
                     self._connection.commit()
