@@ -301,6 +301,17 @@ STORAGE = (
         test="tests/storage/test_ended_by_application.py::test_nothing_is_kept_if_the_work_since_a_savepoint_cannot_be_undone",
     ),
     Mutant(
+        "statement that ends the transaction of another database",
+        (Change("mercury.storage.xa.branch:enlist", "            _note_ends(connection, owner)\n", ""),),
+        test="tests/xa/test_commit.py::test_a_transaction_that_was_ended_by_a_statement_is_noticed",
+    ),
+    Mutant(
+        "branch that has ended in a savepoint which is undone",
+        (Change("mercury.storage.xa.transaction:XaTransaction.restart", "if self._branches:", "if False:"),),
+        test="tests/xa/test_commit.py"
+        "::test_a_branch_that_was_rolled_back_in_a_savepoint_is_not_committed_without_what_was_before",
+    ),
+    Mutant(
         "error of what ended the transaction",
         (
             Change(

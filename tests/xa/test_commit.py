@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
@@ -181,11 +183,39 @@ def test_the_application_cannot_end_the_transaction_by_itself(any_places: Places
         assert any_places.state == ([], [], [])
 
 
-def test_a_transaction_that_was_ended_by_a_statement_is_noticed(places: Places) -> None:
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("continues", [False, True], ids=["", "and continues"])
+def test_a_transaction_that_was_ended_by_a_statement_is_noticed(any_places: Places, end: str, continues: bool) -> None:
+    with any_places.process() as coordinator:
+        with pytest.raises(StorageError, match="on its own"), coordinator.transaction() as tx:
+            work(tx, 1)
+            with suppress(StorageError):
+                tx.connection("app").exec_driver_sql(end)
+            if continues:
+                work(tx, 2)
+        assert any_places.state == ([], [], [])
+
+
+def test_a_branch_that_was_rolled_back_in_a_savepoint_is_not_committed_without_what_was_before(places: Places) -> None:
+    with places.process() as coordinator:
+        with pytest.raises(StorageError, match="on its own"), coordinator.transaction() as tx:
+            work(tx, 1)
+            with pytest.raises(ResolutionRefused), tx.savepoint():
+                tx.connection().exec_driver_sql("select 1")
+                tx.connection("app").rollback()
+                raise ResolutionRefused
+            with suppress(StorageError):
+                work(tx, 2)
+        assert places.state == ([], [], [])
+
+
+def test_a_transaction_that_was_ended_unseen_is_not_prepared(places: Places) -> None:
     with places.process() as coordinator:
         with pytest.raises(StorageError, match="by itself"), coordinator.transaction() as tx:
             work(tx, 1)
-            tx.connection("app").exec_driver_sql("rollback")
+            driver = tx.connection("app").connection.dbapi_connection
+            assert driver is not None
+            driver.cursor().execute("rollback")
         assert places.state == ([], [], [])
 
 

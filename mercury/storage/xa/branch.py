@@ -8,12 +8,14 @@ from typing import cast
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from sqlalchemy import Connection, exc
+from sqlalchemy import Connection, event, exc
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.deferred import DeferredConstraints
+from mercury.storage.sql.ends import note_end
 from mercury.storage.sql.releasing import own, release
 from mercury.storage.sql.savepoints import Savepoints
+from mercury.storage.sql.store_connections import StoreConnection
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.storage.xa.names import Gtrid
 from mercury.storage.xa.resources import Resource
@@ -163,6 +165,7 @@ def enlist(resource: Resource, owner: SqlTransaction) -> Branch:
         connection = resource.engine.connect()
         try:
             own(connection, owner)
+            _note_ends(connection, owner)
             resource.dialect.limit_session(connection)
         except BaseException:
             connection.invalidate()
@@ -171,3 +174,14 @@ def enlist(resource: Resource, owner: SqlTransaction) -> Branch:
     except exc.SQLAlchemyError as error:
         raise resource.translate(error) from error
     return Branch(resource, connection)
+
+
+def _note_ends(connection: Connection, owner: SqlTransaction) -> None:
+    """Let a statement that ends the branch be noticed: what follows would be in a transaction of its own, and as a
+    branch of this one it would be prepared without what was before."""
+
+    def note(_connection: object, _cursor: object, statement: str, *_more: object) -> None:
+        note_end(owner, statement)
+
+    if not isinstance(connection.connection.dbapi_connection, StoreConnection):  # which notes it itself
+        event.listen(connection, "before_cursor_execute", note)

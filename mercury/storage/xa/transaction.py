@@ -96,6 +96,12 @@ class XaTransaction(SqlTransaction):
     def in_database(self) -> bool:
         return super().in_database or bool(self._branches)
 
+    def restart(self) -> None:
+        broken = self.broken
+        super().restart()
+        if self._branches:
+            self.broken = broken  # a branch that has ended may have had work from before
+
     def _begin_part(self) -> XaPart:
         part = XaPart(self, self._parts)
         for branch in self._branches.values():
