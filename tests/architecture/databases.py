@@ -22,6 +22,7 @@ from .imports import python_files
 ALLOWED = MappingProxyType(
     {
         "mercury/storage/sql/*_dialect.py": "each is one of them: the one place of the stores",
+        "mercury/storage/sql/sqlite_connections.py": "makes the connections of one driver, as `store_connections`",
         "mercury/storage/sql/dialect.py": "the type of a column that SQLAlchemy is told for one of them only",
         "mercury/storage/sql/errors.py": "an error of a driver says by its class which one has raised it",
         "mercury/storage/sql/schema.py": "what SQLAlchemy is told to write for one of them only",
