@@ -632,7 +632,7 @@ STORAGE = (
                 "pass",
             ),
         ),
-        test="tests/storage/test_ended_by_application.py::test_an_end_by_the_driver_is_noticed_as_one_by_sqlalchemy[commit]",
+        test="tests/storage/test_ended_by_application.py::test_an_end_by_the_driver_is_noticed_as_one_by_sqlalchemy[postgres-commit]",
     ),
     Mutant(
         "the owner of a connection that is returned",
