@@ -86,7 +86,7 @@ def test_elements_with_many_words_before_colons_declare_all_prefixes() -> None:
     raw = from_xml(f"<Note{around}><content>{inside}</content></Note>".encode(), Note, "").content
     assert raw is not None
     first, second = raw.split(b"</x><x")
-    assert (first.count(b"xmlns:"), second.count(b"xmlns:")) == (10, 1)
+    assert (first.count(b"xmlns:"), second.count(b"xmlns:")) == (10, 10)  # the elements share the limit on searching
 
 
 def test_declarations_count_as_they_are_written() -> None:
