@@ -192,5 +192,5 @@ def test_a_program_that_asks_for_another_store_than_the_setting_says_so(
 
 def test_an_impossible_store_is_an_error_that_names_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MERCURY_STORE", "oracle:x")
-    with pytest.raises(ConfigurationError, match=r"^store: .*'oracle:x'"):
+    with pytest.raises(ConfigurationError, match=r"^store: .*oracle has to be followed by ://"):
         Mercury()

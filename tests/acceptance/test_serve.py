@@ -254,7 +254,7 @@ NONSENSE = {
     ("MERCURY_HTTP_PROT", "1"): ("MERCURY_HTTP_PROT", "MERCURY_HTTP_PORT"),
     ("MERCURY_HTTP_TIMEOUT", "-1"): ("timeout",),
     ("MERCURY_LOG_LEVEL", "loud"): ("log.level", "'loud'"),
-    ("MERCURY_STORE", "oracle:x"): ("oracle:x",),
+    ("MERCURY_STORE", "oracle:x"): ("oracle has to be followed by ://",),
     ("MERCURY_ADDRESS", "here"): ("address", "'here'", "http://host:port"),
     ("MERCURY_RUNTIME_SENDERS", "0"): ("senders",),
     ("MERCURY_CONFIG", "/nowhere.toml"): ("/nowhere.toml", "No such file"),

@@ -42,7 +42,7 @@ ADDRESSES = (
         f"{HANDLER}._respond",
         "self._fault_to(request) if response.is_fault else message.reply_to",
         "self._fault_to(request)",
-        f"{STORIES}::test_what_is_no_fault_goes_to_reply_to",
+        f"{STORIES}::test_response_goes_to_reply_to_whatever_fault_to_says",
     ),
     guard(
         "FaultTo that is not allowed",

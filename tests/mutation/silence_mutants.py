@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 RESPONSES = "tests/scenario/test_silent_response_sequences.py"
-STARTED = "tests/scenario/test_restarted_sources.py"
 ACKNOWLEDGEMENTS = "tests/scenario/test_acknowledgements.py"
 ONE_ONE = "SOAP 1.2, WS-Addressing 1.0, WS-RM 1.1"
 
@@ -42,7 +41,7 @@ SILENCES = (
         "engine.destination.worker:DestinationWorker._work",
         "                step.posts += self._acknowledge_in_time(record, rooms, now)\n                self._save",
         "                self._save",
-        f"{STARTED}::test_source_goes_on_whose_sequence_the_destination_has_ended_meanwhile[listening-{ONE_ONE}]",
+        f"{ACKNOWLEDGEMENTS}::test_a_requested_acknowledgement_of_an_ended_sequence_goes_to_acks_to_once[{ONE_ONE}]",
     ),
     silence(
         "the acknowledgement of an ended sequence waits until it is forgotten",

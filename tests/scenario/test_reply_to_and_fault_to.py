@@ -121,7 +121,7 @@ def test_fault_carries_the_reference_parameters_of_fault_to() -> None:
 
 
 @DIALECTS
-def test_what_is_no_fault_goes_to_reply_to(foreign: Foreign) -> None:
+def test_response_goes_to_reply_to_whatever_fault_to_says(foreign: Foreign) -> None:
     node = server()
     identifier = offering(node, foreign)
     node.get(foreign.ask(identifier, 1, "one", reply_to=FRIEND, fault_to=OTHER))
