@@ -349,7 +349,7 @@ def test_number_of_shapes_is_bounded() -> None:
 
 
 def test_header_above_the_limit_has_no_shape() -> None:
-    data = soap(HEADERS + f"<h>{'x' * 9000}</h>", ORDER)
+    data = soap(HEADERS + " " * 9000, ORDER)  # nothing of it is kept beside the header
     assert known(data).read(kind_of(), data) is None
 
 
