@@ -32,7 +32,7 @@ lossy: $(STAMP) ## Exchange messages through a network that loses, repeats and c
 	$(BIN)/python -m samples.lossy_network
 
 .PHONY: test
-test: $(STAMP) ## Run all tests (20 to 35 minutes on two cores); the end says why tests were skipped
+test: $(STAMP) ## Run all tests (15 to 30 minutes on two cores); the end says why tests were skipped
 	$(BIN)/python -m compileall -q -j 0 mercury
 	$(BIN)/python -m pytest -rs -n 4 --dist loadfile --no-loadscope-reorder
 
