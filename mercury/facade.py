@@ -272,13 +272,13 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
 
     def _run(self, engine: Engine, store: StorageManager, threads: RuntimeSettings) -> Runtime:
         retention = RetentionWorker(store, self.settings.retention, self.clock())
-        http = self.settings.http
-        transport = self._given_transport or HttpTransport(
-            http.timeout, self.limits.max_bytes, self.peers, max_receiving=http.max_receiving_bytes
-        )
+        transport = self._given_transport or self._http_transport()
         runtime = self._make_runtime(engine, store, transport, threads, self.clock, retention)
         runtime.start()
         return runtime
+
+    def _http_transport(self) -> HttpTransport:
+        return HttpTransport(self.settings.http.timeout, self.settings.engine.limits.max_bytes, self.peers)
 
     def stop(self, deadline: float | None = None) -> None:
         """Stop in an orderly way: what is being done is finished, nothing new is begun.

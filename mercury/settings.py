@@ -90,8 +90,7 @@ class HttpSettings:
     max_connections: int = 512
     max_connections_per_address: int = 320
     #: Bytes of the bodies of all requests that are being received or wait for their answer; the first 64 KiB of each
-    #: do not count, so that large messages do not keep small ones out. Another such limit has the same value: that on
-    #: the bodies of all replies that are being received.
+    #: do not count, so that large messages do not keep small ones out.
     max_receiving_bytes: int = 64 * 1024 * 1024
     #: Bytes of the answers above 64 KiB that have not been read yet; above it a request is answered with 202 alone.
     max_sending_bytes: int = 64 * 1024 * 1024

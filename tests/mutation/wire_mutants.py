@@ -209,27 +209,6 @@ WIRE = (
         "test_transport.py::test_header_of_such_a_reply_is_not_remembered[closes]",
     ),
     posting(
-        "limit on all unfinished replies",
-        "unfinished_replies:UnfinishedReplies.grow",
-        "if self.total <= self._limit:",
-        "if True:",
-        "test_unfinished_replies.py::test_replies_above_the_limit_on_all_of_them_end_their_exchanges",
-    ),
-    posting(
-        "server whose unfinished replies make room",
-        "unfinished_replies:UnfinishedReplies.grow",
-        "if connection.origin == most:",
-        "if True:",
-        "test_unfinished_replies.py::test_unfinished_replies_of_one_server_keep_no_large_reply_of_another_out",
-    ),
-    posting(
-        "bytes of a reply whose exchange has failed",
-        "exchange_loop:ExchangeLoop._drop",
-        "self._replies.forget(connection)",
-        "pass",
-        "test_unfinished_replies.py::test_exchange_that_ends_without_its_reply_leaves_no_bytes_counted",
-    ),
-    posting(
         "redirects have no known header",
         "http_reply:KnownHeads.learn",
         " or reply.location is not None",

@@ -21,7 +21,6 @@ from mercury.engine.runtime.http_exchange import HttpExchange, OnPosted, Posted
 from mercury.engine.runtime.http_reply import KnownHeads
 from mercury.engine.runtime.kept_connections import KeptConnections
 from mercury.engine.runtime.resolver import Addresses, Resolver
-from mercury.engine.runtime.unfinished_replies import UnfinishedReplies
 from mercury.wire.envelope import HttpMessage
 
 log = logging.getLogger("mercury.runtime")
@@ -35,7 +34,6 @@ class ExchangeLoop:
 
     :param timeout: the limit in seconds on a whole exchange, from `begin`.
     :param max_reply: the most bytes of the body of a reply.
-    :param replies: counts those that are being received.
     :param failure: the error of a failed exchange for its caller.
     """
 
@@ -43,7 +41,6 @@ class ExchangeLoop:
         self,
         timeout: float,
         max_reply: int,
-        replies: UnfinishedReplies[HttpConnection],
         kept: KeptConnections[HttpConnection],
         helpers: HelperThreads,
         failure: Callable[[str, Exception], Exception],
@@ -51,7 +48,6 @@ class ExchangeLoop:
         self._timeout = timeout
         self._max_reply = max_reply
         self._failure = failure
-        self._replies = replies
         self.kept = kept
         self._helpers = helpers
         self._names = Resolver()
@@ -276,7 +272,7 @@ class ExchangeLoop:
         """A connection cannot be used any more."""
         exchange, is_kept = connection.exchange, connection.is_kept
         connection.exchange = None
-        self._drop(connection)
+        self.kept.drop(connection)
         if exchange is None or exchange not in self._open:
             return
         if is_kept and isinstance(error, ConnectionError | http.client.RemoteDisconnected | ssl.SSLEOFError):
@@ -289,12 +285,8 @@ class ExchangeLoop:
         connection = self._open.pop(exchange)
         if connection is not None:
             connection.exchange = None
-            self._drop(connection)
+            self.kept.drop(connection)
         self._end(exchange, self._failure(exchange.target.url, error))
-
-    def _drop(self, connection: HttpConnection) -> None:
-        self._replies.forget(connection)
-        self.kept.drop(connection)
 
     def _end(self, exchange: HttpExchange, result: HttpMessage | Exception) -> None:
         self._ended.setdefault(exchange.on_end, []).append(Posted(exchange.about, result))
@@ -327,18 +319,9 @@ class ExchangeLoop:
 
         self._helpers.run(next_piece)
 
-    def received(self, connection: HttpConnection, size: int) -> None:
-        while (other := self._replies.grow(connection, size)) is not None:
-            error = http.client.HTTPException(self._replies.problem)
-            if other is connection:
-                raise error
-            assert other.exchange is not None
-            self._fail(other.exchange, error)
-
     def replied(self, connection: HttpConnection, reply: HttpMessage, *, closes: bool) -> None:
         exchange = connection.exchange
         assert exchange is not None
-        self._replies.forget(connection)
         del self._open[exchange]
         connection.rest()
         if closes:

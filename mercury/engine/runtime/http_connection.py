@@ -17,15 +17,15 @@ from typing import Any, Protocol
 from mercury.engine.runtime.http_exchange import HttpExchange, Origin
 from mercury.engine.runtime.http_reply import KnownHeads, Reply
 from mercury.engine.runtime.resolver import Addresses
-from mercury.engine.runtime.unfinished_replies import FREE
 from mercury.wire.envelope import HttpMessage
 
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 #: The most bytes of one read, and of one write: other connections have their turn in between.
 PIECE = 64 * 1024
 WRITE_PIECE = 256 * 1024
-#: The most seconds that an address of a host may be silent while the host has further addresses.
-LONGEST_CONNECT = 3.0
+#: The most seconds that an address of a host may be silent while the host has further addresses: a packet that is lost
+#: twice is sent again after 3.
+LONGEST_CONNECT = 4.0
 _BEGUN = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 
 
@@ -37,12 +37,6 @@ class Driver(Protocol):
 
     def fetch(self, connection: HttpConnection, pieces: Iterator[bytes]) -> None:
         """Take the next piece in another thread, and pass it to ``connection.send_piece``; ``None`` at the end."""
-
-    def received(self, connection: HttpConnection, size: int) -> None:
-        """The body of the reply has so many bytes, and is incomplete.
-
-        :raises http.client.HTTPException: there is no room for them.
-        """
 
     def replied(self, connection: HttpConnection, reply: HttpMessage, *, closes: bool) -> None:
         """The exchange is complete.
@@ -285,8 +279,6 @@ class HttpConnection:
         self._watch(READ)
         if reply.complete:
             self._replied(reply.message(), closes=reply.will_close)
-        elif reply.size > FREE:
-            self._driver.received(self, reply.size)
 
     def _replied(self, reply: HttpMessage, *, closes: bool) -> None:
         self._reply = None

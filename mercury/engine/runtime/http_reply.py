@@ -85,8 +85,6 @@ class Reply:
         self.has_plain_length = False
         #: Whether the connection cannot be used again.
         self.will_close = False
-        #: The bytes of the body that have arrived.
-        self.size = 0
         self._limit = limit
         self._parser: Any = httptools.HttpResponseParser(self)
         # Servers that reserve room for the size send that. Requests are read without: there, two readers of different
@@ -95,6 +93,7 @@ class Reply:
         #: The pieces of the read that is being parsed, and the body until then.
         self._pieces = BodyPieces(BYTES_PER_PIECE)
         self._received = bytearray()
+        self._size = 0
         #: Bytes of headers and trailers, also of interim replies: of complete fields, and after the last complete one.
         self._head_bytes = self._pending = 0
         self._interim = 0
@@ -189,8 +188,8 @@ class Reply:
         if self.complete:
             return
         self._pending = 0
-        self.size += len(body)
-        if self.size > self._limit:
+        self._size += len(body)
+        if self._size > self._limit:
             self._break(http.client.HTTPException(f"the reply is longer than {self._limit} bytes"))
         if not self._pieces.add(body):
             self._break(http.client.HTTPException("the body of the reply has too many small chunks"))

@@ -21,7 +21,6 @@ from mercury.engine.runtime.http_connection import HttpConnection
 from mercury.engine.runtime.http_exchange import HttpExchange, OnPosted, Post, Posted, Target, target_of
 from mercury.engine.runtime.kept_connections import KeptConnections
 from mercury.engine.runtime.peers import Peers
-from mercury.engine.runtime.unfinished_replies import UnfinishedReplies
 from mercury.errors import ConfigurationError, StorageError, TransportError
 from mercury.wire.envelope import HttpMessage
 
@@ -68,8 +67,6 @@ class HttpTransport:
     peers: Peers = field(default_factory=lambda: Peers(None))
     #: The connections, which only the loop's thread may change.
     kept: KeptConnections[HttpConnection] = field(default_factory=lambda: KeptConnections())
-    #: The most bytes of all replies that are being received, without the first 64 KiB of each.
-    max_receiving: int = 64 * 1024 * 1024
     loop: ExchangeLoop = field(init=False)
     _targets: dict[tuple[str, str, str | None], Target] = field(default_factory=dict, init=False, repr=False)
 
@@ -77,12 +74,7 @@ class HttpTransport:
         if self.timeout <= 0:
             raise ConfigurationError(f"http.timeout: {self.timeout} is not above 0")
         self.loop = ExchangeLoop(
-            self.timeout,
-            self.max_reply,
-            UnfinishedReplies(max(self.max_receiving, self.max_reply)),  # there is room for one in any case
-            self.kept,
-            HelperThreads("mercury-transport"),
-            self._error,
+            self.timeout, self.max_reply, self.kept, HelperThreads("mercury-transport"), self._error
         )
 
     def begin(self, posts: Sequence[Post], on_end: OnPosted) -> None:
