@@ -44,7 +44,7 @@ def pause(service: Name, acting: Acting) -> None:
         done = call("services.pause", acts=True, service=service) | {"paused": True}
     text = f"{service} is paused: what it receives waits"
     show(acting.output, done, lambda: console().print(text, markup=False))
-    if not done["known"]:
+    if not done.get("known", True):  # a process of an older version does not say
         note = f"nothing waits for {service}, and no running process hosts it: mercury services list has the names"
         notes().print(f"note: {note}", markup=False)
 

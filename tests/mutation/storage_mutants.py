@@ -267,6 +267,32 @@ STORAGE = (
         ),
         test="tests/storage/test_ended_by_database.py::test_nothing_is_executed_behind_the_end_of_the_transaction",
     ),
+    *(
+        Mutant(
+            f"commit by a method of the driver of SQLite: {how}",
+            (Change(f"mercury.storage.sql.sqlite_connections:SqliteConnection.{method}", before, after),),
+            test="tests/storage/test_ended_by_application.py"
+            f"::test_commit_by_a_method_of_the_driver_of_sqlite_is_noticed[{how}]",
+        )
+        for how, method, before, after in (
+            ("execute", "execute", "self.cursor()", "super()"),
+            ("executemany", "executemany", "self.cursor()", "super()"),
+            ("executescript", "executescript", "self.cursor()", "super()"),
+            ("with", "__exit__", "if self.owner is not None:", "if False:"),
+        )
+    ),
+    Mutant(
+        "transaction whose lock was waited for in vain",
+        (
+            Change(
+                "mercury.storage.sql.statements:Statements._begun",
+                "            if not self.joined:",
+                "            self._writing = True\n            if not self.joined:",
+            ),
+        ),
+        test="tests/storage/test_ended_by_database.py"
+        "::test_transaction_begins_when_its_lock_is_free_although_the_application_has_caught_the_error_before",
+    ),
     Mutant(
         "statements behind the end of a transaction in SQLite",
         (
@@ -320,7 +346,7 @@ STORAGE = (
                 "part.undo()",
             ),
         ),
-        test="tests/storage/test_ended_by_database.py::test_error_that_ended_the_transaction_is_the_one_that_leaves_the_savepoint",
+        test="tests/storage/test_ended_by_application.py::test_nothing_is_kept_if_the_work_since_a_savepoint_cannot_be_undone",
     ),
     Mutant(
         "statement that commits Mercury's transaction",

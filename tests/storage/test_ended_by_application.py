@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,6 +151,35 @@ def test_end_that_the_driver_gets_is_noticed(store: SqlStore, how: str, given: C
 
 
 @pytest.mark.parametrize(
+    "end",
+    [
+        lambda driver: driver.execute("commit"),
+        lambda driver: driver.executemany("commit", []),
+        lambda driver: driver.executescript("select 1"),
+        lambda driver: driver.__exit__(None, None, None),
+    ],
+    ids=["execute", "executemany", "executescript", "with"],
+)
+def test_commit_by_a_method_of_the_driver_of_sqlite_is_noticed(tmp_path: Path, end: Callable[[Any], Any]) -> None:
+    """Its own forms commit without its method for that."""
+    with contextlib.contextmanager(opened)(f"sqlite:///{tmp_path}/store.db") as store:
+        with pytest.raises(StorageError, match="it commits when its 'with' block is left"), store.transaction() as tx:
+            tx.connection().execute(INSERT, {"id": 1})
+            end(tx.connection().connection.dbapi_connection)
+        assert kept(store) == []
+
+
+def test_error_in_a_block_of_the_driver_of_sqlite_keeps_nothing_of_the_transaction(tmp_path: Path) -> None:
+    with contextlib.contextmanager(opened)(f"sqlite:///{tmp_path}/store.db") as store:
+        with pytest.raises(DataError, match="rolled back the transaction"), store.transaction() as tx:
+            tx.connection().execute(INSERT, {"id": 1})
+            driver: Any = tx.connection().connection.dbapi_connection
+            with suppress(ZeroDivisionError), driver:
+                raise ZeroDivisionError
+        assert kept(store) == []
+
+
+@pytest.mark.parametrize(
     "statement",
     [
         "insert into placed values (2, '; commit; rollback')",
@@ -169,6 +200,7 @@ def test_statement_that_ends_no_transaction_is_executed(any_store: SqlStore, sta
     "statement",
     [
         "do $$ begin insert into placed values (2); end $$",
+        r"insert into placed values (2, E'a\'b; rollback')",
         "do $do$ begin begin raise 'x'; exception when others then insert into placed values (2); end; end; $do$",
         "create function two() returns int begin atomic select 2; end; insert into placed values (two())",
         "rollback work to mine; insert into placed values (2)",

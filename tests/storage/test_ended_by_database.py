@@ -139,10 +139,26 @@ def test_transaction_that_ended_because_the_disk_is_full_may_be_repeated(store: 
 
 
 def test_end_that_no_statement_has_shown_is_noticed_before_the_commit(store: SqlStore) -> None:
-    with pytest.raises(DataError, match="rolled back the whole transaction"), store.transaction() as tx:
+    with pytest.raises(DataError, match="had ended before its commit"), store.transaction() as tx:
         insert(tx, 1)
         sqlite3.Cursor(driver_of(tx.connection())).execute("rollback")
     assert tx.outcome.ending.value == "rolled back"
+
+
+def test_transaction_begins_when_its_lock_is_free_although_the_application_has_caught_the_error_before(
+    store: SqlStore, url: str
+) -> None:
+    """Otherwise each statement would be committed alone."""
+    hasty, other = open_sql_store(url, lock_timeout=0.0), store.engine.connect()
+    other.exec_driver_sql("begin immediate")
+    with pytest.raises(ZeroDivisionError), hasty.transaction() as tx:
+        with pytest.raises(TransientStorageError, match="locked"):
+            tx.connection()
+        other.close()
+        insert(tx, 1)
+        raise ZeroDivisionError
+    hasty.close()
+    assert kept(store) == []
 
 
 def trigger(number: int, tx: Transaction) -> None:

@@ -233,6 +233,8 @@ def test_statement_that_may_change_the_session_counts_as_one_that_does(statement
         "select pg_catalog.set_config('app.user', 'it''s (me)', true)",
         "insert into placed values (1) on conflict do nothing",
         "with done as (select 1) select * from done",
+        "select set_config('app.user', %(claims)s::json->>'sub', true)",
+        "do $$ begin insert into placed values (1); end $$",
     ],
 )
 def test_statement_that_changes_the_transaction_alone_costs_no_session(statement: str) -> None:

@@ -11,12 +11,13 @@ from mercury.storage.sql.errors import translate
 COMMITS = "the transaction is Mercury's: it commits when its 'with' block is left"
 COMMITTED = "the application has tried to commit the transaction on its own; nothing is kept"
 ROLLED_BACK = "the application has rolled back the transaction on its own; nothing is kept"
+ENDED_BEFORE = "the transaction had ended before its commit; what was done in it was kept or not"
 ENDED = "the database has rolled back the whole transaction, not a statement alone; nothing is kept"
 
 #: A statement without one of these words ends no transaction.
 _WORDS = re.compile(r"\b(?:commit|end|prepare|rollback|abort)\b", re.IGNORECASE)
 #: Literals, the bodies of functions too, and comments.
-_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/", re.DOTALL)
+_QUOTED = re.compile(r"\b[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$|--[^\n]*|/\*.*?\*/", re.DOTALL)
 #: ``end`` counts as the first word only: behind others it may end the body of a function.
 _COMMITS = re.compile(r"(?:^|;)\s*(?:commit|prepare\s+transaction)\b|^\s*end\b", re.IGNORECASE)
 _ROLLS_BACK = re.compile(r"(?:^|;)\s*(?:abort\b|rollback\b(?!\s+(?:(?:work|transaction)\s+)?to\b))", re.IGNORECASE)

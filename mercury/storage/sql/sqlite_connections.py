@@ -62,6 +62,22 @@ class SqliteConnection(sqlite3.Connection):
     def cursor(self, factory: Any = SqliteCursor) -> Any:
         return super().cursor(factory)
 
+    # The driver's own forms of these go past the methods that a subclass overrides.
+
+    def execute(self, statement: str, *arguments: Any) -> Any:
+        return self.cursor().execute(statement, *arguments)
+
+    def executemany(self, statement: str, *arguments: Any) -> Any:
+        return self.cursor().executemany(statement, *arguments)
+
+    def executescript(self, statement: str) -> Any:
+        return self.cursor().executescript(statement)
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> Any:
+        if self.owner is not None:
+            self.owner.ended_by_application(commit=kind is None)
+        return super().__exit__(kind, error, trace)
+
     def commit(self) -> None:
         if self.owner is not None:
             self.owner.ended_by_application(commit=True)

@@ -31,7 +31,7 @@ from sqlalchemy.types import TypeEngine
 from mercury.errors import ConfigurationError, DataError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import Dialect, Rows
-from mercury.storage.sql.ends import ENDED
+from mercury.storage.sql.ends import ENDED_BEFORE
 from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Sought, Writer, change_many
 from mercury.storage.sql.sqlite_connections import SqliteConnection
 
@@ -100,7 +100,7 @@ class Sqlite(Dialect):
     def check_usable(self, connection: Connection) -> None:
         driver: object = None if connection.invalidated else connection.connection.dbapi_connection
         if isinstance(driver, SqliteConnection) and driver.owner is not None and not driver.in_transaction:
-            raise DataError(ENDED)
+            raise DataError(ENDED_BEFORE)
 
     def lock_schema(self, connection: Connection) -> None:
         self.begin_writing(connection)

@@ -76,12 +76,12 @@ class Statements(Ends, LockOrder):
     def _begun(self) -> Connection:
         connection = self._connected()
         if not self._writing:
-            self._writing = True
             if not self.joined:
                 with translated():
                     self.dialect.begin_writing(connection)
                     if not connection.in_transaction():
                         connection.begin()  # otherwise a session on it would begin the transaction, and commit it
+            self._writing = True  # not before: where the lock was waited for in vain, the next use begins it
         return connection
 
     def _connected(self) -> Connection:

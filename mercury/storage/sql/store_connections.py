@@ -20,14 +20,15 @@ from mercury.storage.sql.round_trips import Session
 DEALLOCATES = re.compile(r"\b(?:drop|alter|rollback|discard|deallocate)\b", re.IGNORECASE)
 #: A piece of an argument, such as a parameter of the driver. Comments, escapes and dollar quotes are none: what they
 #: contain may look like arguments.
-_PIECE = r"""'[^'\\]*'|"[^"]*"|\$\d|%\(\w+\)|%(?!\()|[^'"()$%\\/-]"""
+_PIECE = r"""'[^'\\]*'|"[^"]*"|\$\d|%\(\w+\)|%(?!\()|-(?!-)|/(?!\*)|[^'"()$%\\/-]"""
 #: The arguments of ``set_config`` for the transaction alone: ``true`` is the last.
 _LOCAL = rf"\s*\((?:{_PIECE}|\((?:{_PIECE})*\))*,\s*true\s*\)"
-#: Statements that change settings of the session, not of the transaction alone, or that may do so (``do``). Mercury's
-#: own change none.
+#: Statements that change settings of the session, not of the transaction alone, or that may do so (``do`` with such
+#: a word). Mercury's own change none.
 SETS = re.compile(
     r"(?:^|;)(?:\s|--[^\n]*\n|/\*.*?\*/)*"
-    rf"(?:set(?!\s+(?:local|transaction|constraints)\b)|reset|do)\b|\bset_config\b(?!{_LOCAL})",
+    r"(?:set(?!\s+(?:local|transaction|constraints)\b)|reset|do\b(?=.*\b(?:set|reset|set_config|execute)\b))\b"
+    rf"|\bset_config\b(?!{_LOCAL})",
     re.IGNORECASE | re.DOTALL,
 )
 #: The most characters of a statement for which it is remembered whether it may deallocate others.
