@@ -240,8 +240,8 @@ LONE_MESSAGES = (
     lone(
         "settings of the application end with its transaction, set in a block",
         "storage.sql.store_connections",
-        "|reset|do)",
-        "|reset)",
+        r"|do\b(?=.*\b(?:set|reset|set_config|execute)\b)",
+        "",
         f"{KEPT}::{SETTING}[on its connection-do $$ begin set synchronous_commit = off; end $$]",
     ),
     lone(
