@@ -12,10 +12,11 @@ from sqlalchemy import text
 
 from mercury.errors import StorageError
 from mercury.storage.sql.dialect import Dialect
+from mercury.storage.sql.ends import MOST_REMEMBERED
 from mercury.storage.sql.prepared import Compiled, compile_for
 from mercury.storage.sql.releasing import are_many_bytes
 from mercury.storage.sql.round_trips import Call
-from mercury.storage.sql.store_connections import MOST_REMEMBERED, changes_session
+from mercury.storage.sql.store_connections import changes_session
 
 #: Characters of a statement in the text of an error.
 LONGEST_SHOWN = 200

@@ -22,7 +22,7 @@ _QUOTED = re.compile(r"\b[eE]'(?:[^'\\]|\\.|'')*'|'[^']*'|\"[^\"]*\"|\$(\w*)\$.*
 _COMMITS = re.compile(r"(?:^|;)\s*(?:commit|prepare\s+transaction)\b|^\s*end\b", re.IGNORECASE)
 _ROLLS_BACK = re.compile(r"(?:^|;)\s*(?:abort\b|rollback\b(?!\s+(?:(?:work|transaction)\s+)?to\b))", re.IGNORECASE)
 #: The most characters of a statement that is remembered: one with literals may be as long as what it stores.
-_MOST_REMEMBERED = 2000
+MOST_REMEMBERED = 2000
 
 
 class Ends:
@@ -70,7 +70,7 @@ def note_end(owner: Ends, statement: str) -> None:
 
     :raises StorageError: the statement commits.
     """
-    commits = _commits(statement) if len(statement) > _MOST_REMEMBERED else _remembered(statement)
+    commits = _commits(statement) if len(statement) > MOST_REMEMBERED else _remembered(statement)
     if commits is not None:
         owner.ended_by_application(commit=commits)
 

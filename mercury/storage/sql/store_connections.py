@@ -13,7 +13,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.sql import Composable
 from psycopg.types.string import BytesBinaryDumper
 
-from mercury.storage.sql.ends import Ends, note_end
+from mercury.storage.sql.ends import MOST_REMEMBERED, Ends, note_end
 from mercury.storage.sql.round_trips import Session
 
 #: After such statements psycopg deallocates every prepared statement of the session, Mercury's too.
@@ -31,8 +31,6 @@ SETS = re.compile(
     rf"|\bset_config\b(?!{_LOCAL})",
     re.IGNORECASE | re.DOTALL,
 )
-#: The most characters of a statement for which it is remembered whether it may deallocate others.
-MOST_REMEMBERED = 2000
 
 
 class StoreCursor(psycopg.Cursor[tuple[Any, ...]]):
