@@ -1,7 +1,7 @@
 """The dissertation's experiment: orders are sent while client and server are killed, with each kind of store.
 
 The client is killed between marking an order as sent and storing its message, the server between its handler's commit
-and the consumption of the message; the seed selects the orders. If both steps are one transaction, nothing happens. If
+and the record that the message is consumed; the seed selects the orders. If both steps are one transaction, nothing happens. If
 they are two, the first kill loses an order and the second one repeats an order.
 """
 
@@ -51,7 +51,7 @@ class Plan:
         chance = random.Random(self.seed)
         return {
             Side.CLIENT: ("send.store", Moment.BEFORE, chance.randint(2, ORDERS - 1)),
-            Side.SERVER: ("invoke.mark", Moment.BEFORE, chance.randint(1, 3)),
+            Side.SERVER: ("invoke.insert", Moment.AFTER, chance.randint(1, ORDERS // 2)),
         }
 
 
@@ -76,7 +76,7 @@ def run(lane: Lane, plan: Plan) -> Outcome:
     outcome = _try(lane, plan, plan.stops)
     if outcome.kills < KILLS and not outcome.error:
         # So many orders were lost with the client that the server never reached its point.
-        outcome = _try(lane, plan, plan.stops | {Side.SERVER: ("invoke.mark", Moment.BEFORE, 1)})
+        outcome = _try(lane, plan, plan.stops | {Side.SERVER: ("invoke.insert", Moment.AFTER, 1)})
     return outcome
 
 

@@ -1,8 +1,8 @@
 """The table of crash points, from which the matrix is made.
 
-A point names a function of Mercury; a process can be stopped before the call and after it. Mercury has no code for
-this: `hook` wraps the function in the process that is to be stopped. If a combination of side, mode and form never
-reaches a point, the table has the reason, and a test checks both.
+A point names a function of Mercury, or what the application does in a handler; a process can be stopped before the call
+and after it. Mercury has no code for this: `hook` wraps the function in the process that is to be stopped. If a
+combination of side, mode and form never reaches a point, the table has the reason, and a test checks both.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.chaos.kinds import Form, Mode, Moment, Side, Way
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of Mercury, in the module where its callers look it up."""
+    """A function, in the module where its callers look it up."""
 
     module: str
     #: ``function`` or ``Class.method``.
@@ -261,6 +261,13 @@ POINTS = (
         name="invoke.handler",
         function=Function(CALL, "HandlerCall._handle"),
         client=ANSWERS,
+        server=EVERY,
+        visits=12,
+    ),
+    Point(
+        name="invoke.insert",
+        function=Function("tests.chaos.programs.setup", "Place.insert"),
+        client=RESPONSES,
         server=EVERY,
         visits=12,
     ),
