@@ -13,10 +13,11 @@ from mercury.statemachine.waiting import waits_for
 from mercury.storage.letters import Direction, LetterFilter
 from mercury.storage.records import Channel
 
-#: The state of a request that is done in the store, while its future still waits.
+#: The state of a request that the store does not have, while its future still waits.
 TAKEN_ELSEWHERE = (
-    "another process on the store has received its response, or an operator has parked it: see mercury dlq list. A "
-    "future exists in one process; with several on a store, use request_with_callback"
+    "it is not in the store. Its transaction or savepoint may have been rolled back; another process on the store may "
+    "have received its response; or an operator has parked it: see mercury dlq list. A future exists in one process; "
+    "with several on a store, use request_with_callback"
 )
 #: Seconds between two checks in `wait`.
 POLL_INTERVAL = 0.01

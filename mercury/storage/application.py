@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
     from sqlalchemy.orm import Session
 
+#: The error of what is done with a transaction that has ended.
+OVER = "the transaction has ended: what is sent or executed with it now would be part of no transaction; begin another"
+
+#: The error of a store that was opened before this process was forked.
+FORKED = (
+    "the store was opened in another process, from which this one was forked: they would share its connections and "
+    "its claims. Make Mercury in each process, after the fork (gunicorn: without --preload)"
+)
+
 
 class Ending(enum.Enum):
     """How a transaction ended."""
@@ -38,6 +47,7 @@ class Transaction(Protocol):
     """One unit of work: what is sent and written with it is committed together, or not at all. Not for two threads.
 
     `Mercury.transaction` returns one; a handler with a parameter ``tx`` gets the transaction that consumes its message.
+    After its end, everything but `outcome` raises `StorageError`, also in actions of `after_commit`.
     """
 
     @property

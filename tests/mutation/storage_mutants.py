@@ -6,6 +6,51 @@ from tests.mutation.mutant import Change, Mutant
 
 STORAGE = (
     Mutant(
+        "end of a transaction",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction._release",
+                "        self.ended()\n",
+                "",
+            ),
+        ),
+        test="tests/storage/test_ended_by_application.py::"
+        "test_statements_after_the_end_of_a_transaction_are_refused_and_lock_nothing",
+    ),
+    Mutant(
+        "message after the end of a transaction",
+        (
+            Change(
+                "mercury.storage.sql.rms_rows:SqlRmsRows.append",
+                "        self._tx.require_whole()\n",
+                "",
+            ),
+        ),
+        test="tests/conformance/test_transactions.py::test_transaction_that_has_ended_takes_no_message_and_no_action",
+    ),
+    Mutant(
+        "end of a joined transaction",
+        (
+            Change(
+                "mercury.storage.sql.joining:Joins._end",
+                "            tx.ended()",
+                "            pass",
+            ),
+        ),
+        test="tests/storage/test_joining.py::test_message_behind_the_end_of_a_joined_transaction_is_refused",
+    ),
+    Mutant(
+        "store of a process that was forked",
+        (
+            Change(
+                "mercury.storage.sql.store:SqlStore._require_open",
+                "        if os.getpid() != self._process:",
+                "        if False:",
+            ),
+        ),
+        test="tests/conformance/test_transactions.py::test_forked_process_cannot_use_the_store_of_its_parent",
+    ),
+    Mutant(
         "delivery from several buffers that has failed",
         (
             Change(

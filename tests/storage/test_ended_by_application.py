@@ -16,6 +16,7 @@ from mercury import Transaction
 from mercury.engine.delivery import shared
 from mercury.errors import DataError, StorageError
 from mercury.statemachine.policy import DestinationPolicy, OnFailure
+from mercury.storage.application import Ending
 from mercury.storage.opening import open_sql_store
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.store_connections import StoreConnection
@@ -65,6 +66,25 @@ def test_an_end_by_the_driver_is_noticed_as_one_by_sqlalchemy(any_store: SqlStor
     with store.transaction() as tx:
         assert tx.connection().execute(text("select count(*) from placed")).scalar_one() == 0
         assert tx.rms.row("urn:message:1") is None
+
+
+def test_statements_after_the_end_of_a_transaction_are_refused_and_lock_nothing(any_store: SqlStore) -> None:
+    """They would begin a transaction that nothing ends; in SQLite it would lock the whole store."""
+    store = any_store
+    with store.transaction() as tx:
+        tx.connection().execute(INSERT, {"id": 1})
+    with pytest.raises(StorageError, match="begin another"):
+        tx.connection()
+    with pytest.raises(StorageError, match="begin another"):
+        tx.session()
+    with pytest.raises(StorageError, match="begin another"):
+        tx.execute_later("insert into placed(id) values (2)")
+    with pytest.raises(StorageError, match="begin another"), tx.savepoint():
+        pass
+    assert tx.outcome.ending is Ending.COMMITTED
+    with store.transaction() as tx:
+        tx.connection().execute(INSERT, {"id": 3})
+    assert kept(store) == [1, 3]
 
 
 def test_a_connection_that_is_returned_reports_to_no_transaction(store: SqlStore) -> None:

@@ -149,6 +149,31 @@ def test_a_savepoint_of_the_application_takes_its_messages_with_it(place: Place)
     assert place.both() == ([1, 3], [1, 3])
 
 
+@pytest.mark.parametrize("end", ["commit", "rollback"])
+@pytest.mark.parametrize("kind", [Session, Connection])
+def test_message_behind_the_end_of_a_joined_transaction_is_refused(place: Place, kind: type, end: str) -> None:
+    """It would be part of the next transaction, whose commit no worker hears of."""
+    with Session(place.engine) if kind is Session else place.engine.connect() as work:
+        with place.mercury.transaction(work) as tx:
+            place.sender.send(Order(1), operation="put", correlation="1", tx=tx)
+        getattr(work, end)()
+        with pytest.raises(StorageError, match="begin another"):
+            place.sender.send(Order(2), operation="put", correlation="2", tx=tx)
+        place.place(work, 3)
+        work.commit()
+    assert place.both() == ([3], [1, 3] if end == "commit" else [3])
+
+
+def test_application_may_end_a_joined_transaction_within_the_block(place: Place) -> None:
+    with Session(place.engine) as work:
+        with place.mercury.transaction(work) as tx:
+            place.sender.send(Order(1), operation="put", correlation="1", tx=tx)
+            work.commit()
+        place.place(work, 2)
+        work.commit()
+    assert place.both() == ([2], [1, 2])
+
+
 def test_an_action_after_the_commit_follows_no_savepoint(place: Place) -> None:
     followed: list[int] = []
     with Session(place.engine) as work:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from functools import partial
 
 from mercury.errors import Conflict, NotActive, StorageError
 from mercury.storage.api import BeforeCommit, Capabilities, CommitListener, KeyListener, Topic
+from mercury.storage.application import FORKED
 from mercury.storage.claims import ACTIVE_MEMBER, INACTIVE, SUSPENDED, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, READER, Gauges
 from mercury.storage.maintenance import Pauses
@@ -50,10 +52,13 @@ class MemoryStore:
         self._for_keys: list[KeyListener] = []
         self.counter: Callable[[int], None] | None = None  #: Called with each commit (`count_commits`).
         self._closed = False
+        self._process = os.getpid()
 
     def transaction(self, before_commit: BeforeCommit | None = None) -> MemoryTransaction:
         if self._closed:
             raise StorageError("the store is closed")
+        if os.getpid() != self._process:
+            raise StorageError(FORKED)
         return MemoryTransaction(self, before_commit)
 
     def join(self, work: object) -> AbstractContextManager[MemoryTransaction]:

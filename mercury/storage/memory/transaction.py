@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mercury.errors import CapabilityError, StorageError
 from mercury.storage.api import BeforeCommit, Topic
-from mercury.storage.application import Ending, Outcome, call_each
+from mercury.storage.application import OVER, Ending, Outcome, call_each
 from mercury.storage.claims import Claim
 from mercury.storage.memory.attachments import MemoryAttachments, names_of
 from mercury.storage.memory.committed import Committed
@@ -73,6 +73,7 @@ class MemoryTransaction:
         self._member = store.guarded_by
         self._after_commit: list[Callable[[], None]] = []
         self.outcome = _OPEN
+        self._over = False
 
     def __enter__(self) -> MemoryTransaction:
         return self
@@ -87,6 +88,7 @@ class MemoryTransaction:
                 topics = self._commit()
                 self.outcome = _COMMITTED
         finally:
+            self._over = True
             self.locks.release()
         if error is None:
             if self.store.counter is not None:
@@ -127,6 +129,7 @@ class MemoryTransaction:
 
     @property
     def rms(self) -> MemoryRms:
+        self._require_open()
         if self._rms is None:
             self._rms = MemoryRms(self.store.committed, self.locks, self.store.holds)
         return self._rms
@@ -199,7 +202,12 @@ class MemoryTransaction:
         self._claims.append(claim)
 
     def after_commit(self, action: Callable[[], None]) -> None:
+        self._require_open()
         self._after_commit.append(action)
+
+    def _require_open(self) -> None:
+        if self._over:
+            raise StorageError(OVER)
 
     def _appended_only(self) -> frozenset[str]:
         """The digests of the keys to which messages were appended, if nothing else of source sequences was changed."""

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
+from mercury.storage.application import OVER
 from mercury.storage.sql.errors import translate
 
 COMMITS = "the transaction is Mercury's: it commits when its 'with' block is left"
@@ -55,6 +56,10 @@ class Ends:
         # A conflict is a constraint of the application's: no statement on Mercury's tables ends the transaction.
         passes = isinstance(known, TransientStorageError) and not isinstance(known, Conflict)
         self.broken = (TransientStorageError if passes else DataError)(f"{ENDED}: {known}")
+
+    def ended(self) -> None:
+        """Called when the transaction has ended in any way: nothing may be done with it any more."""
+        self.broken = self.broken or StorageError(OVER)
 
     def require_whole(self) -> None:
         """Check that the transaction can still be kept.

@@ -111,7 +111,8 @@ class Joins:
                 self._follow_connection(connection)
         yield tx
         tx.close_sessions(keep=True)
-        tx.check_member()
+        if tx.broken is None:  # otherwise the application has ended it in the block
+            tx.check_member()
 
     # --- the end that the application makes ------------------------------------------------------------------------
 
@@ -135,7 +136,7 @@ class Joins:
         if transaction.parent is None:
             connection = self._connections.pop(session, None)
             if connection is not None:
-                self._joined.pop(connection, None)
+                self._end(connection)
 
     def _follow_connection(self, connection: Connection) -> None:
         if not event.contains(connection, "commit", self._connection_commits):
@@ -151,7 +152,14 @@ class Joins:
     def _connection_ended(self, connection: Connection) -> SqlTransaction | None:
         if connection in self._connections.values():
             return None  # its session reports the end
-        return self._joined.pop(connection, None)
+        return self._end(connection)
+
+    def _end(self, connection: Connection) -> SqlTransaction | None:
+        """The next transaction of the connection is joined anew. Returns the one that has ended."""
+        tx = self._joined.pop(connection, None)
+        if tx is not None:
+            tx.ended()
+        return tx
 
     # --- whether it may be joined ----------------------------------------------------------------------------------
 

@@ -66,6 +66,7 @@ class SqlRmsRows:
     # --- handed over -----------------------------------------------------------------------------------------------
 
     def append(self, message: OutboundMessage) -> None:
+        self._tx.require_whole()
         self._tx.store.settle()
         self.has_appended = True
         self.appended.append(message.copy())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +14,7 @@ from sqlalchemy import URL, Connection, select
 from mercury.bounded import BoundedDict
 from mercury.errors import StorageError
 from mercury.storage.api import BeforeCommit, Capabilities, CommitListener, KeyListener, Topic, Transaction
+from mercury.storage.application import FORKED
 from mercury.storage.claims import ACTIVE_MEMBER, Claim, WorkFilter
 from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.maintenance import Pauses
@@ -95,6 +97,7 @@ class SqlStore:
         self._for_others: list[CommitListener] = []
         self._for_keys: list[KeyListener] = []
         self._closed = self._has_attachments = False
+        self._process = os.getpid()
         self._notifier = Notifier(url, self._others_committed) if self.capabilities.notifies else None
         self._history = History(self.engine, dialect, clock)
         self._joins = Joins(self)
@@ -185,6 +188,8 @@ class SqlStore:
     def _require_open(self) -> None:
         if self._closed:
             raise StorageError("the store is closed")
+        if os.getpid() != self._process:
+            raise StorageError(FORKED)
 
     def announcement(self, work: NewWork) -> Announcement | None:
         """As `StoreParts.announcement`."""

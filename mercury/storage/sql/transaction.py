@@ -158,6 +158,7 @@ class SqlTransaction(ApplicationPart):
         self._claims.append(claim)
 
     def after_commit(self, action: Callable[[], None]) -> None:
+        self.require_whole()
         self._after_commit.append(action)
 
     # --- the end ---------------------------------------------------------------------------------------------------
@@ -349,6 +350,7 @@ class SqlTransaction(ApplicationPart):
             self._connection.invalidate()
 
     def _release(self) -> None:
+        self.ended()
         connection, self._connection = self._connection, None
         if connection is None:
             return

@@ -64,6 +64,7 @@ class XaTransaction(SqlTransaction):
     def connection(self, resource: str | None = None) -> Connection:
         if resource is None or self.store.is_own_database(resource):
             return super().connection(resource)
+        self.require_whole()
         branch = self._branches.get(resource)
         if branch is None:
             branch = self._branches[resource] = enlist(self._coordinator.enlistable(resource), self)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 
@@ -63,6 +64,51 @@ def test_actions_are_not_run_when_the_commit_fails(store: StorageManager) -> Non
         tx.after_commit(lambda: happened.append("after the commit"))
         tx.rms.append(row("a"))
     assert happened == []
+
+
+# --- after the end ---------------------------------------------------------------------------------------------------
+
+
+def test_transaction_that_has_ended_takes_no_message_and_no_action(store: StorageManager) -> None:
+    with store.transaction() as committed:
+        committed.rms.append(row("a"))
+    refused: list[StorageError] = []
+
+    def append_once_more(tx: Transaction) -> None:
+        try:
+            tx.rms.append(row("b"))
+        except StorageError as error:
+            refused.append(error)
+
+    with pytest.raises(Mistake), store.transaction() as rolled_back:
+        raise Mistake
+    with store.transaction() as tx:
+        tx.after_commit(lambda: append_once_more(tx))
+    append_once_more(committed)
+    append_once_more(rolled_back)
+    assert len(refused) == 3
+    for ended in (committed, rolled_back):
+        with pytest.raises(StorageError, match="begin another"):
+            ended.after_commit(lambda: None)
+    assert ids(Outbox(store).locked(lambda tx: tx.rms.unnumbered(KEY, 10))) == ["a"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_forked_process_cannot_use_the_store_of_its_parent(store: StorageManager) -> None:
+    """Both would have the same connections, and the same name on their claims."""
+    with store.transaction():
+        pass
+    child = os.fork()
+    if child == 0:
+        try:
+            store.transaction()
+        except StorageError:
+            os._exit(0)
+        os._exit(1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    with store.transaction() as tx:
+        tx.rms.append(row("a"))
 
 
 # --- listeners -------------------------------------------------------------------------------------------------------
