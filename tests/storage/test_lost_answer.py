@@ -181,6 +181,17 @@ def test_once_the_failure_is_reported_it_cannot_be_committed_any_more(store: Sql
             store.dialect.insert_marker(connection, *mark)
 
 
+def test_a_marker_that_may_be_gone_leaves_it_unknown(store: SqlStore) -> None:
+    """A machine that was suspended for days finds no marker, although the transaction is committed."""
+    error, week = TransientStorageError("the network is cut"), commit_markers.MARKERS_KEPT
+    with pytest.raises(OutcomeUnknown, match="its marker may be gone"):
+        store.commit_markers.was_committed(store.commit_markers.new(), error, week)
+    with store.engine.connect() as connection:
+        mark = inserted(store, connection)
+        connection.commit()
+    assert store.commit_markers.was_committed(mark, error, week)
+
+
 def test_every_kind_of_database_inserts_a_marker_once(sql_url: str) -> None:
     store = open_sql_store(sql_url)
     insert = partial(store.dialect.insert_marker, table=COMMIT, marker="once")

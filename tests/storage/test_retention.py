@@ -28,7 +28,7 @@ from mercury.operations.operator import Operations
 from mercury.storage.api import StorageManager
 from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.memory import MemoryStore
-from mercury.storage.opening import open_store
+from mercury.storage.opening import open_sql_store, open_store
 from mercury.storage.sql import steering
 from mercury.storage.sql.schema import METADATA, STORE
 from mercury.storage.sql.store import SqlStore
@@ -100,7 +100,7 @@ def test_of_many_finished_sequences_nothing_is_left_in_the_end(store: StorageMan
     for each in (pair, served):
         each.run(now + 2 * DAY)  # their tombstones are over
     sweep(store, now + 2 * DAY)
-    assert set(sizes(sql_url)) - {"mercury_claim"} == {"mercury_compatibility", "mercury_rms_kept"}
+    assert set(sizes(sql_url)) - {"mercury_claim", "mercury_commit"} == {"mercury_compatibility", "mercury_rms_kept"}
     assert sweep(store, now + 40 * DAY) > 3 * MANY // SETTINGS.batch
     assert sizes(sql_url) == {"mercury_compatibility": 1}
 
@@ -166,6 +166,30 @@ def test_used_entries_stay(store: StorageManager, sql_url: str, now: float) -> N
         assert tx.invoker.numbers("urn:waits").count == 1
     found = sizes(sql_url)
     assert (found["mercury_claim"], found["mercury_rms_key"], found["mercury_rms_message"]) == (1, 1, 1)
+
+
+def test_a_clock_that_is_an_hour_ahead_removes_nothing_that_is_used(postgres_url: str, now: float) -> None:
+    """The claim of another process, and the marker of its commit, are by the database's clock."""
+    store = open_store(postgres_url)
+    ahead = open_sql_store(postgres_url)
+    ahead.clock = lambda: now + 3600.0
+    assert store.claim("held", "me", now, 30.0) is not None
+    ahead.sweep(kept_before=now + 3600.0, idle_before=now + 3600.0 - 600.0, limit=10)
+    assert sizes(postgres_url)["mercury_claim"] == 1
+    for each in (store, ahead):
+        each.close()
+
+
+def test_the_marker_of_a_commit_outlives_idle_rows(sql_url: str, now: float) -> None:
+    """The process that has made it may look for it days later."""
+    store = open_sql_store(sql_url)
+    with store.engine.begin() as connection:
+        store.dialect.insert_marker(connection, *store.commit_markers.new())
+    sweep(store, now + 3 * DAY)
+    assert sizes(sql_url)["mercury_commit"] == 1
+    sweep(store, now + 10 * DAY)
+    assert "mercury_commit" not in sizes(sql_url)
+    store.close()
 
 
 def test_commit_under_a_lost_and_forgotten_claim_is_refused(store: StorageManager, now: float) -> None:

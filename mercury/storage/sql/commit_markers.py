@@ -27,6 +27,8 @@ log = logging.getLogger("mercury.storage")
 LOCK_TIMEOUT = 1000
 #: How many times a database that does not answer is queried, and the pause between in seconds.
 TRIES, PAUSE = 20, 0.25
+#: Seconds for which a marker is kept beside the retention of idle rows. Only processes that have died leave any.
+MARKERS_KEPT = 7 * 86400.0
 #: Number of answered markers that are deleted together.
 BATCH = 64
 DELETE = Prepared(delete(COMMIT).where(among(COMMIT.c.id, "names")))
@@ -64,11 +66,13 @@ class CommitMarkers:
             # Retention deletes the rest.
             change(connection, compiled.text, compiled.parameters(given))
 
-    def was_committed(self, marker: Marker, error: StorageError) -> bool:
+    def was_committed(self, marker: Marker, error: StorageError, age: float = 0.0) -> bool:
         """Whether a commit happened whose answer was lost. If it did not, this call prevents it.
 
         :param error: the error that the commit raised.
-        :raises OutcomeUnknown: the database does not answer.
+        :param age: seconds since the marker was made.
+        :raises OutcomeUnknown: the database does not answer; or there is no marker, and one that is so old may have
+            been removed: a machine can be suspended for days while it waits for the answer.
         """
         log.warning("a commit was not answered: %s; looking for its marker in the database", error)
         trouble: StorageError = error
@@ -79,9 +83,14 @@ class CommitMarkers:
                 with translated(), self._engine.begin() as connection:
                     self._dialect.limit_lock_wait(connection, LOCK_TIMEOUT)
                     # The first insert decides; a second one waits until the first is committed or rolled back.
-                    return not self._dialect.insert_marker(connection, *marker, ignore=True)
+                    found = not self._dialect.insert_marker(connection, *marker, ignore=True)
             except StorageError as again:
                 trouble = again
+                continue
+            if found or age < MARKERS_KEPT / 2:
+                return found
+            trouble = StorageError(f"the answer to the commit was waited for {age:.0f} s, and its marker may be gone")
+            break
         raise OutcomeUnknown(
             f"it is not known whether a transaction of {self._engine.url.render_as_string(hide_password=True)} is "
             f"committed: {trouble}. Check what it has written before you repeat it"

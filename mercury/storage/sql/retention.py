@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Column, ColumnElement, Table, delete, exists, select
 
 from mercury.storage.nodes import PERIOD
+from mercury.storage.sql.commit_markers import MARKERS_KEPT
 from mercury.storage.sql.schema import (
     AUDIT,
     BULK,
@@ -44,7 +45,7 @@ def sweep(
     gone = (
         _delete(connection, RMS_KEPT, RMS_KEPT.c.message_id, limit, RMS_KEPT.c.settled_at < kept_before),
         _delete(connection, CLAIM, CLAIM.c.resource, limit, CLAIM.c.until < idle_before),
-        _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before),
+        _delete(connection, COMMIT, COMMIT.c.id, limit, COMMIT.c.made_at < idle_before - MARKERS_KEPT),
         _delete(connection, NODE, NODE.c.id, limit, NODE.c.seen_at < idle_before),
         _delete(connection, TRAFFIC, TRAFFIC.c.minute, limit, TRAFFIC.c.minute < oldest),
         _delete(connection, REPLAY, REPLAY.c.digest, limit, REPLAY.c.expires < idle_before),

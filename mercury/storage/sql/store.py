@@ -277,8 +277,14 @@ class SqlStore:
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
         with self._changing() as connection:
+            # The times in the rows are the database's, or those of processes whose clocks differ from this one.
+            ahead = self.dialect.now(connection) - self.clock() if self._database_clock else 0.0
             return retention.sweep(
-                connection, kept_before=kept_before, idle_before=idle_before, limit=limit, audit_before=audit_before
+                connection,
+                kept_before=kept_before + ahead,
+                idle_before=idle_before + ahead,
+                limit=limit,
+                audit_before=audit_before + ahead,
             )
 
     def count_commits(self, counter: Callable[[int], None]) -> None:

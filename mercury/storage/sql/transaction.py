@@ -198,7 +198,7 @@ class SqlTransaction(ApplicationPart):
         :raises StorageError: the commit failed; the caller rolls back.
         :raises OutcomeUnknown: the commit was not answered, and the query for its marker was not answered either.
         """
-        marker = self._new_marker()
+        marker, made_at = self._new_marker(), self.store.clock()
         self.prepare_commit(marker, last=True)
         self._announces = marker is not None  # an error of the announcement must not be taken for one of the commit
         try:
@@ -209,7 +209,7 @@ class SqlTransaction(ApplicationPart):
                 raise
             self._connected().invalidate()
             self.outcome = Outcome(ending=Ending.UNKNOWN)
-            if not self.store.commit_markers.was_committed(marker, error):
+            if not self.store.commit_markers.was_committed(marker, error, self.store.clock() - made_at):
                 self.outcome = Outcome(ending=Ending.ROLLED_BACK)
                 raise
         self.outcome = Outcome(ending=Ending.COMMITTED)
