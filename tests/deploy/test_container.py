@@ -58,14 +58,18 @@ def copied(stage: list[Instruction], folder: Path, workdir: str) -> Path:
         if each.name != "COPY" or each.rest.startswith("--from="):
             continue
         *sources, target = shlex.split(each.rest)
-        place = folder / (Path(workdir) / target).relative_to("/")
+        place = below(folder, str(Path(workdir) / target))
         for source in map(ROOT.joinpath, sources):
             if source.is_dir():
                 shutil.copytree(source, place, ignore=shutil.ignore_patterns("__pycache__"))
             else:
                 place.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source, place)
-    return folder / Path(workdir).relative_to("/")
+    return below(folder, workdir)
+
+
+def below(folder: Path, path: str) -> Path:
+    return folder / Path(path).relative_to("/")
 
 
 def variables() -> dict[str, str]:
@@ -87,12 +91,15 @@ def healthy(netloc: str) -> bool:
 
 def test_the_server_starts_from_the_copied_files_is_healthy_and_ends_at_the_stop_signal(tmp_path: Path) -> None:
     folder = copied(FINAL, tmp_path, only("WORKDIR"))
+    assert not folder.exists(), "nothing is copied to where the user may write"
+    folder.mkdir(parents=True)
     entry, arguments = json.loads(only("ENTRYPOINT")), json.loads(only("CMD"))
     assert entry == ["mercury"]
     settings = {name: value for name, value in variables().items() if name.startswith("MERCURY_")}
     # This machine's own interface, and a free port.
     settings["MERCURY_HTTP_HOST"] = "127.0.0.1"
     settings["MERCURY_HTTP_PORT"] = "0"
+    settings["PYTHONPATH"] = str(below(tmp_path, variables()["PYTHONPATH"]))
     with Running(MERCURY, *arguments, cwd=folder, **settings, PYTHONUNBUFFERED="1") as server:
         netloc = server.says(r"http://([^\s\"]+)")
         assert get(netloc, "/readyz")[0] == 200
@@ -100,6 +107,13 @@ def test_the_server_starts_from_the_copied_files_is_healthy_and_ends_at_the_stop
         server.signal(signal.Signals[only("STOPSIGNAL")])
         assert server.ends().code == 0
     assert not healthy(netloc)
+
+
+def test_the_working_folder_is_the_one_that_the_user_owns() -> None:
+    """The default store is a file there."""
+    made = next(each.rest for each in FINAL if each.name == "RUN" and "useradd" in each.rest)
+    assert f"--home-dir {only('WORKDIR')} --create-home" in made
+    assert only("USER").partition(":")[0] in made
 
 
 def test_the_copied_files_are_all_that_the_wheel_is_made_of(tmp_path: Path) -> None:
