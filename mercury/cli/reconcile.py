@@ -42,6 +42,10 @@ def reconcile(
         list[str] | None,
         typer.Option(metavar="URL", help="The store of a relay on the way (repeatable, in the order of the way)."),
     ] = None,
+    server_stage: Annotated[
+        list[str] | None,
+        typer.Option(metavar="URL", help="A stage of the server (repeatable); default: stage.store."),
+    ] = None,
     client_log: Annotated[
         str | None, typer.Option(metavar="URL", help="The client's decision log; default: xa.decision_log.")
     ] = None,
@@ -77,6 +81,7 @@ def reconcile(
         "stores": {
             "client": client_store,
             "relays": relay_store or None,
+            "stages": server_stage or None,
             "server": server_store,
             "client_log": client_log,
             "server_log": server_log,
@@ -88,7 +93,7 @@ def reconcile(
         chosen = {name: value for name, value in options.items() if value is not None}
         if chosen:
             values[section] = {**values.get(section, {}), **chosen}
-    _name_logs(values)
+    _name_by_settings(values)
     settings = make_config(values)
     try:
         with _progress(shown=output is Format.TEXT) as on_progress:
@@ -100,13 +105,17 @@ def reconcile(
         raise typer.Exit(FAILED)
 
 
-def _name_logs(values: dict[str, Any]) -> None:
-    """Use the setting ``xa.decision_log`` for stores whose decision log is not named, so that transactions in doubt do
-    not count as lost. Only the decisions of these stores are read from it, so a log of other stores does no harm.
+def _name_by_settings(values: dict[str, Any]) -> None:
+    """Use the settings ``xa.decision_log`` and ``stage.store`` where none is named, so that transactions in doubt and
+    messages in the stage do not count as lost. Those of other stores do no harm: only what belongs to the messages is
+    read from them.
     """
     from mercury.settings import load
 
-    stores, log = values.get("stores", {}), load().xa.decision_log
+    settings = load()
+    stores, log, stage = values.get("stores", {}), settings.xa.decision_log, settings.stage.store
+    if stage is not None and stores.get("server", "memory:") != "memory:":
+        stores.setdefault("stages", [stage])
     for side in ("client", "server"):
         if log is not None and stores.get(side) is not None:
             stores.setdefault(f"{side}_log", log)

@@ -91,6 +91,8 @@ class Config:
     server_store: str | None = field(default=None, repr=False)
     #: The URLs of the stores of the relays that the messages pass, in the order of the way.
     relay_stores: tuple[str, ...] = field(default=(), repr=False)
+    #: The URLs of the server's stages (``stage.store``).
+    server_stages: tuple[str, ...] = field(default=(), repr=False)
     #: The URLs of the two stores' decision logs (``xa.decision_log``); ``None`` = the store itself.
     client_log: str | None = field(default=None, repr=False)
     server_log: str | None = field(default=None, repr=False)
@@ -119,6 +121,8 @@ class Config:
                 raise ConfigurationError("stores.relays: name the client's and the server's store too, in databases")
             if self.response is not None:
                 raise ConfigurationError("stores.relays: a relay passes on no responses")
+        if self.server_stages and self.server_store in (None, MEMORY):
+            raise ConfigurationError("stores.stages: name the server's store too, in a database")
         _bounded("spark.slices", self.spark.slices, 1, 1024)
         _bounded("spark.ranges", self.spark.ranges, 1, 65_536)
         self.correlation_columns()

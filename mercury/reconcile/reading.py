@@ -38,7 +38,14 @@ _SETTINGS: Mapping[str, Mapping[str, type]] = MappingProxyType(
         ),
         "compare": MappingProxyType({"key": list, "columns": list}),
         "stores": MappingProxyType(
-            {"client": str, "relays": list, "server": str, "client_log": str, "server_log": str}
+            {
+                "client": str,
+                "relays": list,
+                "stages": list,
+                "server": str,
+                "client_log": str,
+                "server_log": str,
+            }
         ),
         "response": MappingProxyType(
             {"url": str, "table": str, "where": str, "key": list, "time": str, "time_zone": str, "columns": dict}
@@ -79,8 +86,9 @@ def read_file(file: Path, environment: Mapping[str, str] | None = None) -> dict[
         for name in ("url", "client", "server", "client_log", "server_log"):
             if isinstance(given.get(name), str):
                 given[name] = _expand(f"{where}{section}.{name}", given[name], environment)
-        if "relays" in given:
-            given["relays"] = [_expand(f"{where}{section}.relays", url, environment) for url in given["relays"]]
+        for name in ("relays", "stages"):
+            if name in given:
+                given[name] = [_expand(f"{where}{section}.{name}", url, environment) for url in given[name]]
     return values
 
 
@@ -108,6 +116,7 @@ def make_config(values: Mapping[str, Any]) -> Config:
         client_store=stores.get("client"),
         server_store=stores.get("server"),
         relay_stores=tuple(stores.get("relays", ())),
+        server_stages=tuple(stores.get("stages", ())),
         client_log=stores.get("client_log"),
         server_log=stores.get("server_log"),
         response=_response(values["response"], client, key) if "response" in values else None,

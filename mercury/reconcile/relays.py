@@ -61,6 +61,7 @@ def opened_on_the_way(
     *,
     source_log: str | None = None,
     destination_log: str | None = None,
+    stages: Sequence[str] = (),
     tables: Sequence[str] = (),
 ) -> Iterator[Places]:
     """As `mercury.reconcile.stores.opened`, for requests that pass relays.
@@ -69,7 +70,9 @@ def opened_on_the_way(
     """
     with contextlib.ExitStack() as stack:
         # In the order of the way: a message that is not in one any more has reached the next before that is read.
-        stores = [stack.enter_context(opened_store(url)) for url in (source, *relays, destination)]
+        stores = [stack.enter_context(opened_store(url)) for url in (source, *relays)]
+        staged = [stack.enter_context(opened_store(url)) for url in stages]
+        stores.append(stack.enter_context(opened_store(destination)))
         logs: list[Source | None] = [
             stack.enter_context(opened_store(log)) if log is not None else None
             for log in (source_log, *(None for _ in relays), destination_log)
@@ -84,6 +87,7 @@ def opened_on_the_way(
                     source_log=logs[number],
                     destination_log=logs[number + 1],
                     gids=gids,
+                    stages=staged if number == len(relays) else (),
                     sides=(names[number], names[number + 1]),
                 )
                 for number in range(len(stores) - 1)

@@ -95,13 +95,22 @@ def _between(config: Config, *, back: bool) -> contextlib.AbstractContextManager
     if back:
         pair, logs = pair[::-1], logs[::-1]
     tables = (config.client.url, config.server.url)
+    stages = () if back else config.server_stages  # a stage takes no responses
     if config.relay_stores:
         assert pair[0] is not None, "the config has both stores"
         assert pair[1] is not None, "the config has both stores"
         return relays.opened_on_the_way(
-            pair[0], pair[1], config.relay_stores, source_log=logs[0], destination_log=logs[1], tables=tables
+            pair[0],
+            pair[1],
+            config.relay_stores,
+            source_log=logs[0],
+            destination_log=logs[1],
+            stages=stages,
+            tables=tables,
         )
-    return stores.opened(*pair, responses=back, source_log=logs[0], destination_log=logs[1], tables=tables)
+    return stores.opened(
+        *pair, responses=back, source_log=logs[0], destination_log=logs[1], stages=stages, tables=tables
+    )
 
 
 def _direction(config: Config, spark: SparkSession, progress: Progress, title: str, *, back: bool) -> Result:

@@ -59,6 +59,7 @@ class SqlPlaces:
     :param source_log: the decision log of the sending store; ``None`` = the store itself.
     :param destination_log: the decision log of the receiving store; ``None`` = the store itself.
     :param gids: the gids of the transactions that are prepared in the databases concerned (see `prepared`).
+    :param stages: the stages of the destination, which take messages before its store.
     :param sides: what the two stores are called in reasons.
     """
 
@@ -72,9 +73,11 @@ class SqlPlaces:
         source_log: Source | None = None,
         destination_log: Source | None = None,
         gids: Iterable[str] = (),
+        stages: Sequence[Source] = (),
         sides: tuple[str, str] = ("the source", "the destination"),
     ) -> None:
         self._source, self._destination = source, destination
+        self._stages = tuple(stages)
         self._sides = sides
         self._complete, self._responses = complete, responses
         gids = frozenset(gids)
@@ -92,7 +95,8 @@ class SqlPlaces:
         self.notes: Sequence[str] = tuple(notes)
 
     def consistency(self) -> Consistency:
-        found = [store.consistency() for store in (self._source, self._destination) if store is not None]
+        stores = (self._source, *self._stages, self._destination)
+        found = [store.consistency() for store in stores if store is not None]
         return next((each for each in (Consistency.NONE, Consistency.UNCHANGED) if each in found), Consistency.SNAPSHOT)
 
     def of(self, correlations: Sequence[str]) -> Mapping[str, Found]:
@@ -123,12 +127,17 @@ class SqlPlaces:
         for message_id, correlation in requests.items():
             ids[correlation].append(message_id)
         sent = self._sent(correlations, requests)
-        arrived = self._arrived(correlations, requests)
+        arrived = self._arrived(self._destination, correlations, requests)
+        staged: set[str] = set()
+        for stage in self._stages:
+            staged |= self._arrived(stage, correlations, requests)
         dead = self._dead(correlations, requests)
         found = {}
         for correlation in correlations:
             if correlation in arrived:
                 found[correlation] = Found(Where.IN_INVOKER_BUFFER)
+            elif correlation in staged:
+                found[correlation] = Found(Where.IN_INVOKER_BUFFER, "in a stage")
             elif correlation in sent:
                 found[correlation] = Found(sent[correlation])
             elif correlation in dead:
@@ -164,22 +173,23 @@ class SqlPlaces:
                     found[correlation] = Where.IN_FLIGHT if attempts else Where.WAITING_IN_RMS
         return found
 
-    def _arrived(self, correlations: list[str], requests: Mapping[str, str]) -> set[str]:
-        """Correlations with a message in the destination's InvokerBuffer."""
+    def _arrived(self, store: Source | None, correlations: list[str], requests: Mapping[str, str]) -> set[str]:
+        """Correlations with a message in the InvokerBuffer of the destination, or of a stage."""
         name = INVOKER_MESSAGE.c.relates_to if self._responses else INVOKER_MESSAGE.c.message_id
         message = INVOKER_MESSAGE.c.kind == InboundKind.MESSAGE.value
         found: set[str] = set()
         for part in _parts(list(requests)):
             query = sa.select(name).where(name.in_(part), message)
-            found.update(requests[key] for (key,) in _rows(self._destination, query))
+            found.update(requests[key] for (key,) in _rows(store, query))
         query = sa.select(INVOKER_MESSAGE.c.correlation).where(INVOKER_MESSAGE.c.correlation.in_(correlations), message)
-        found.update(key for (key,) in _rows(self._destination, query))
+        found.update(key for (key,) in _rows(store, query))
         return found
 
     def _dead(self, correlations: list[str], requests: Mapping[str, str]) -> dict[str, str]:
         """The reasons of dead letters on either side."""
         found: dict[str, str] = {}
-        for store, side in ((self._destination, self._sides[1]), (self._source, self._sides[0])):
+        stages = ((stage, "a stage") for stage in self._stages)
+        for store, side in ((self._destination, self._sides[1]), *stages, (self._source, self._sides[0])):
             query = sa.select(
                 DEAD_LETTER.c.correlation, DEAD_LETTER.c.message_id, DEAD_LETTER.c.reason, DEAD_LETTER.c.certainty
             )
@@ -201,6 +211,7 @@ def opened(
     responses: bool,
     source_log: str | None = None,
     destination_log: str | None = None,
+    stages: Sequence[str] = (),
     tables: Sequence[str] = (),
 ) -> Iterator[Places]:
     """The places of messages between two stores, in snapshots that are taken now and kept until the block ends.
@@ -210,6 +221,7 @@ def opened(
     :param responses: the messages are responses to requests that went the other way.
     :param source_log: the URL of the sending store's decision log; ``None`` = the store itself.
     :param destination_log: the URL of the receiving store's decision log; ``None`` = the store itself.
+    :param stages: the URLs of the destination's stages.
     :param tables: the URLs of the applications' databases. A transaction that is prepared there is not finished,
         whichever log decides it.
     :raises StorageError: a store, a log or a database cannot be reached.
@@ -222,8 +234,9 @@ def opened(
         yield NothingLeft() if source == destination == MEMORY else NoPlaces()
         return
     with contextlib.ExitStack() as stack:
-        # The source first: a message that is not in it any more has reached the destination before that is read.
+        # In the order of the way: a message that is not in one any more has reached the next before that is read.
         first = stack.enter_context(opened_store(source)) if source not in (None, MEMORY) else None
+        staged = [stack.enter_context(opened_store(stage)) for stage in stages]
         second = stack.enter_context(opened_store(destination)) if destination not in (None, MEMORY) else None
         # The logs after the stores and before the table: the rows of a commit that is finished then are visible there.
         logs = [
@@ -238,6 +251,7 @@ def opened(
             source_log=logs[0],
             destination_log=logs[1],
             gids=prepared((source, destination, *tables)),
+            stages=staged,
         )
 
 

@@ -1,4 +1,4 @@
-"""The decision logs of a reconciliation: named by options, by its file, or by the setting `xa.decision_log`."""
+"""Decision logs and stages of a reconciliation: named by options, by its file, or by the settings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from mercury.cli.main import app
-from mercury.errors import StorageError
+from mercury.errors import ConfigurationError, StorageError
 from mercury.reconcile import Config
 
 FILE = """
@@ -52,3 +52,19 @@ def test_a_log_that_is_not_named_is_that_of_the_settings(
 ) -> None:
     monkeypatch.setenv("MERCURY_XA_DECISION_LOG", "sqlite:///by-settings.db")
     assert logs(configs) == ("sqlite:///by-settings.db", "sqlite:///by-file.db")
+
+
+def test_stages_are_named_by_options_or_by_the_settings(configs: list[Config], monkeypatch: pytest.MonkeyPatch) -> None:
+    logs(configs)
+    assert configs[-1].server_stages == ()
+    monkeypatch.setenv("MERCURY_STAGE_STORE", "sqlite:///by-settings.db")
+    logs(configs)
+    assert configs[-1].server_stages == ("sqlite:///by-settings.db",)
+    logs(configs, "--server-stage", "sqlite:///1.db", "--server-stage", "sqlite:///2.db")
+    assert configs[-1].server_stages == ("sqlite:///1.db", "sqlite:///2.db")
+
+
+def test_stage_without_a_store_of_its_server_is_refused() -> None:
+    ended = CliRunner().invoke(app, ["reconcile", *TABLES, "--key", "id", "--server-stage", "sqlite:///1.db"])
+    assert isinstance(ended.exception, ConfigurationError)
+    assert "stores.stages: name the server's store too" in str(ended.exception)

@@ -63,10 +63,10 @@ class Between:
         with changed(self.client_url) as connection:
             connection.execute(sa.insert(RMS_KEPT).values(values))
 
-    def buffered(self, correlation: str) -> None:
+    def buffered(self, correlation: str, store: StorageManager | None = None) -> None:
         number = int(correlation.rpartition(":")[2])
         message = InboundMessage(sequence="urn:rmd:1", number=number, message_id=f"urn:{correlation}")
-        with self.server.transaction() as tx:
+        with (store or self.server).transaction() as tx:
             tx.invoker.add([message])
 
     def dies(self, store: StorageManager, correlation: str, *, known: bool) -> None:
@@ -152,6 +152,25 @@ def test_a_message_is_found_wherever_it_is_on_its_way(between: Between) -> None:
     }
     reason = "the handler failed <10> times (not delivered; at the destination)"
     assert between.places([ORDER[6]])[ORDER[6]].reason == reason
+
+
+def test_message_that_a_stage_has_acknowledged_is_not_lost(between: Between, tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path / name}" for name in ("empty.sqlite", "stage.sqlite")]
+    empty, stage = (open_store(url) for url in urls)
+    for number in range(4):
+        between.kept(ORDER[number])
+    between.buffered(ORDER[0], stage)
+    between.buffered(ORDER[1])  # moved to the store
+    between.dies(stage, ORDER[2], known=False)
+    with opened(between.client_url, between.server_url, responses=False, stages=urls) as places:
+        found = dict(places.of(ORDER[:4]))
+    empty.close()
+    stage.close()
+    assert found == {
+        ORDER[0]: Found(Where.IN_INVOKER_BUFFER, "in a stage"),
+        ORDER[1]: Found(Where.IN_INVOKER_BUFFER),
+        ORDER[2]: Found(Where.DEAD_LETTER, "the handler failed <10> times (not delivered; at a stage)"),
+    }
 
 
 def test_the_nearest_of_several_messages_of_a_row_counts(between: Between) -> None:
