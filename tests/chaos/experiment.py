@@ -1,8 +1,8 @@
 """The dissertation's experiment: orders are sent while client and server are killed, with each kind of store.
 
 The client is killed between marking an order as sent and storing its message, the server between its handler's commit
-and the record that the message is consumed; the seed selects the orders. If both steps are one transaction, nothing happens. If
-they are two, the first kill loses an order and the second one repeats an order.
+and the record that the message is consumed; the seed selects the orders. If both steps are one transaction, nothing
+happens. If they are two, the first kill loses an order and the second one repeats an order.
 """
 
 from __future__ import annotations

@@ -6,6 +6,39 @@ from tests.mutation.mutant import Change, Mutant
 
 STORAGE = (
     Mutant(
+        "time for which the marker of a commit is kept",
+        (
+            Change(
+                "mercury.storage.sql.retention:sweep",
+                "COMMIT.c.made_at < idle_before - MARKERS_KEPT)",
+                "COMMIT.c.made_at < idle_before)",
+            ),
+        ),
+        test="tests/storage/test_retention.py::test_the_marker_of_a_commit_outlives_idle_rows",
+    ),
+    Mutant(
+        "age of the marker of a commit",
+        (
+            Change(
+                "mercury.storage.sql.commit_markers:CommitMarkers.was_committed",
+                "            if found or age < MARKERS_KEPT / 2:",
+                "            if True:",
+            ),
+        ),
+        test="tests/storage/test_lost_answer.py::test_a_marker_that_may_be_gone_leaves_it_unknown",
+    ),
+    Mutant(
+        "clock of retention",
+        (
+            Change(
+                "mercury.storage.sql.store:SqlStore.sweep",
+                "                idle_before=idle_before + ahead,",
+                "                idle_before=idle_before,",
+            ),
+        ),
+        test="tests/storage/test_retention.py::test_a_clock_that_is_an_hour_ahead_removes_nothing_that_is_used",
+    ),
+    Mutant(
         "end of a transaction",
         (
             Change(
@@ -49,37 +82,6 @@ STORAGE = (
             ),
         ),
         test="tests/conformance/test_transactions.py::test_forked_process_cannot_use_the_store_of_its_parent",
-        "time for which the marker of a commit is kept",
-        (
-            Change(
-                "mercury.storage.sql.retention:sweep",
-                "COMMIT.c.made_at < idle_before - MARKERS_KEPT)",
-                "COMMIT.c.made_at < idle_before)",
-            ),
-        ),
-        test="tests/storage/test_retention.py::test_the_marker_of_a_commit_outlives_idle_rows",
-    ),
-    Mutant(
-        "age of the marker of a commit",
-        (
-            Change(
-                "mercury.storage.sql.commit_markers:CommitMarkers.was_committed",
-                "            if found or age < MARKERS_KEPT / 2:",
-                "            if True:",
-            ),
-        ),
-        test="tests/storage/test_lost_answer.py::test_a_marker_that_may_be_gone_leaves_it_unknown",
-    ),
-    Mutant(
-        "clock of retention",
-        (
-            Change(
-                "mercury.storage.sql.store:SqlStore.sweep",
-                "                idle_before=idle_before + ahead,",
-                "                idle_before=idle_before,",
-            ),
-        ),
-        test="tests/storage/test_retention.py::test_a_clock_that_is_an_hour_ahead_removes_nothing_that_is_used",
     ),
     Mutant(
         "delivery from several buffers that has failed",
