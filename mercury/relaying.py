@@ -47,8 +47,8 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
     host that the first relay on the way has them from, leave in the order in which they came. Action, body, other
     header blocks and the end of the time to live are kept; MessageID, WS-Security and the sequence are those of the
     next part of the way, whose acknowledgements come back on the relay's own connections. A message that asks for a
-    response at an address, that comes again to this relay, or that has passed `MOST_HOPS` relays, becomes a dead
-    letter.
+    response at an address, that comes again to this relay, that has passed `MOST_HOPS` relays, or that is too large to
+    be sent (`PayloadError`), becomes a dead letter.
 
     :param to: the URL of the next endpoint, or a list of addresses (`destination`).
     :param name: the service's name, the last part of its path.
@@ -77,15 +77,20 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
         origin, first = passed.key or context.peer or "default", passed.message_id or context.message_id or ""
         added = Relayed([*passed.hop, own], origin, first)
         header = to_xml(added, NAMESPACE)
-        mercury.to(to, key=key_of(passed.key, context.peer), listen=False).send(
-            body,
-            action=context.action,
-            headers=[*others, header],
-            expires_at=context.expires_at,
-            # By it `mercury reconcile` finds here what the client has sent under that MessageID.
-            correlation=_correlation(first),
-            tx=context.transaction,
-        )
+        try:
+            mercury.to(to, key=key_of(passed.key, context.peer), listen=False).send(
+                body,
+                action=context.action,
+                headers=[*others, header],
+                expires_at=context.expires_at,
+                # By it `mercury reconcile` finds here what the client has sent under that MessageID.
+                correlation=_correlation(first),
+                tx=context.transaction,
+            )
+        except PayloadError as error:
+            # What is sent has lower limits than what is received. No other attempt would send it, and the messages
+            # behind it would wait.
+            raise ApplicationFault(f"it cannot be sent on: {error}") from error
 
     for action in actions or (ANY_ACTION,):
         service.operation(None if action == ANY_ACTION else f"relay-{len(service.operations)}", action=action)(relay)

@@ -187,4 +187,16 @@ STAGES = (
         (Change("mercury.relaying:relay_service", "            tx=context.transaction,\n", ""),),
         test="tests/scenario/test_relay.py::test_a_relay_that_crashes_at_every_second_commit_loses_and_repeats_nothing",
     ),
+    Mutant(
+        "relay makes a dead letter of what it can never send on",
+        (
+            Change(
+                "mercury.relaying:relay_service",
+                'raise ApplicationFault(f"it cannot be sent on: {error}") from error',
+                "raise",
+            ),
+        ),
+        test="tests/scenario/test_relay.py"
+        "::test_a_message_that_a_relay_takes_but_could_never_send_on_becomes_a_dead_letter_and_holds_up_no_other",
+    ),
 )

@@ -14,7 +14,9 @@ from mercury.relaying import MOST_HOPS, NAMESPACE, Relayed, addresses, destinati
 from mercury.storage.opening import open_store
 from mercury.testing import Pair
 from mercury.testing.pair import Node
+from mercury.wire import DEFAULT_LIMITS, Limits
 from mercury.wire.mapping import to_xml
+from mercury.wire.scan import limits_of_body
 
 ORDERS = [f"<order>{number}</order>".encode() for number in range(1, 13)]
 ACTION = "urn:shop/put"
@@ -29,9 +31,12 @@ class Seen:
 
 
 class Network:
-    """A client, relays with stores in files, and a server, on one wire; each relay sends to the next."""
+    """A client, relays with stores in files, and a server, on one wire; each relay sends to the next.
 
-    def __init__(self, folder: Path, relays: int, last: str = "") -> None:
+    :param limits: those of the relays; client and server have the default ones.
+    """
+
+    def __init__(self, folder: Path, relays: int, last: str = "", *, limits: Limits = DEFAULT_LIMITS) -> None:
         self.seen = Seen([], [])
         shop = Service("shop")
 
@@ -49,7 +54,7 @@ class Network:
         for number in range(1, relays + 1):
             host = f"relay{number}"
             settings = Settings(
-                engine=EngineSettings(addresses=allowed, lease=1.0),
+                engine=EngineSettings(addresses=allowed, lease=1.0, limits=limits),
                 source=SourcePolicy(batch=1),
                 address=f"http://{host}",
             )
@@ -151,6 +156,28 @@ def test_a_header_block_that_a_peer_has_made_up_harms_only_its_own_message(tmp_p
     (letter,) = network.relays[0].dead_letters()
     assert "the header block of relays cannot be read" in letter.reason
     assert network.seen.bodies == ORDERS[1:2]
+    closed(network)
+
+
+def test_a_message_that_a_relay_takes_but_could_never_send_on_becomes_a_dead_letter_and_holds_up_no_other(
+    tmp_path: Path,
+) -> None:
+    limits = Limits(max_bytes=100_000)
+    network = Network(tmp_path, relays=1, limits=limits)
+    most = limits_of_body(limits)
+    block = b"<t:Trace xmlns:t='urn:trace'/>"
+    # What the envelope has room for here is more than the client's envelope takes.
+    network.send([b"<order>%b</order>" % (b"a" * most.max_bytes)])
+    # The relay's own block is one too many.
+    network.send([b"<order>blocks</order>"], headers=[block] * most.max_headers)
+    network.send(ORDERS[:1], headers=[block] * (most.max_headers - 1))
+    network.run()
+    assert sorted(letter.reason.partition(" be sent on: ")[2] for letter in network.relays[0].dead_letters()) == [
+        f"the message cannot be sent: it has more than {most.max_headers} header blocks",
+        f"the payload cannot be sent: the message is larger than {most.max_bytes} bytes",
+    ]
+    assert network.seen.bodies == ORDERS[:1]
+    assert network.pair.client.waiting() == []
     closed(network)
 
 
