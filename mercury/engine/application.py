@@ -57,7 +57,7 @@ class Operation:
     response_action: str | None
     #: Consumes a request; returns the response's payload, or ``None`` for one-way.
     call: Callable[[MessageContext, Payload], Payload | None]
-    #: The local name of the body's element, for messages without an action; empty = the operation's name.
+    #: The local name of the body's element, for the WSDL.
     element: str = ""
     #: The mapped classes of the body and of the response's; ``bytes`` = raw XML.
     request: type[Any] = bytes
@@ -88,8 +88,8 @@ class Application(Protocol):
     def has_service(self, service: str) -> bool:
         """Whether a service of this name is hosted."""
 
-    def operation(self, service: str, action: str, element: str) -> Operation | None:
-        """The operation for an action, or else for the body element."""
+    def operation(self, service: str, action: str) -> Operation | None:
+        """The operation for an action; none for an empty one."""
 
     def largest_batch(self, service: str | None) -> int:
         """The largest `Operation.batch` of a service; 1 for ``None``."""

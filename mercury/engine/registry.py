@@ -117,14 +117,11 @@ class Registry:
     def has_service(self, service: str) -> bool:
         return service in self._services
 
-    def operation(self, service: str, action: str, element: str) -> Operation | None:
+    def operation(self, service: str, action: str) -> Operation | None:
         hosted = self._services.get(service)
-        if hosted is None:
+        if hosted is None or not action:  # without an action, it is a LastMessage: no application gets it
             return None
-        if action:
-            return hosted.operations.get(action) or hosted.operations.get(ANY_ACTION)
-        local = element.rpartition("}")[2]
-        return next((known for known in hosted.operations.values() if (known.element or known.name) == local), None)
+        return hosted.operations.get(action) or hosted.operations.get(ANY_ACTION)
 
     def largest_batch(self, service: str | None) -> int:
         hosted = self._services.get(service) if service is not None else None

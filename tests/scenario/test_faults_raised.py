@@ -295,10 +295,10 @@ def test_a_defect_with_one_message_is_reported_to_its_sender_only(monkeypatch: p
     one, two = foreign.open(node), foreign.open(node)
     operation = Registry.operation
 
-    def broken(registry: Registry, service: str, action: str, element: str) -> object:
+    def broken(registry: Registry, service: str, action: str) -> object:
         if action == ASK:
             raise ZeroDivisionError("a defect")
-        return operation(registry, service, action, element)
+        return operation(registry, service, action)
 
     monkeypatch.setattr(Registry, "operation", broken)
     replies = node.get_all([foreign.note(one, 1), foreign.ask(two, 1), foreign.note(one, 2)])

@@ -93,7 +93,7 @@ class Staged:
         self.behind = Side(self.store, handled=self.behind.handled, policy=self.behind.policy)
         registry = Registry()
         served = self.behind.engine._context.application
-        registry.add_service("shop", [served.operation("shop", "urn:shop/put", "")], policy=self.behind.policy)  # type: ignore[list-item]
+        registry.add_service("shop", [served.operation("shop", "urn:shop/put")], policy=self.behind.policy)  # type: ignore[list-item]
         most = self.settings.max_bytes
         self.room = StageRoom(self.settings.max_messages)
         self.pair.server.engine = Engine(

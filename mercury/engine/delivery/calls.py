@@ -175,7 +175,7 @@ def _operation(context: EngineContext, run: DeliveryRun, message: InboundMessage
     """The operation whose handler is called for a message; ``None`` = no handler is called."""
     if run.record.service is None or not message.action or run.is_never_called(message):
         return None
-    return context.application.operation(run.record.service, message.action, message.element)
+    return context.application.operation(run.record.service, message.action)
 
 
 def _call_together(

@@ -236,9 +236,7 @@ class HandlerCall:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def _operation(self) -> Operation | None:
-        service = self._record.service or ""
-        message = self.message
-        return self._context.application.operation(service, message.action, message.element)
+        return self._context.application.operation(self._record.service or "", self.message.action)
 
     def _handle(self, tx: Transaction, operation: Operation, *, waits: bool) -> Payload | None:
         """Run the handler in its own savepoint, so that an application fault rolls back only the handler's work."""

@@ -94,7 +94,7 @@ def _others_leave_room(context: EngineContext, tx: Transaction, run: DeliveryRun
 
 def _may_respond(context: EngineContext, service: str, message: InboundMessage) -> bool:
     """Whether a response to a message may be stored."""
-    operation = context.application.operation(service, message.action, message.element)
+    operation = context.application.operation(service, message.action)
     return operation is not None and operation.response_action is not None
 
 

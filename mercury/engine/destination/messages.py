@@ -62,7 +62,7 @@ def sequenced(batch: Batch, exchange: InboundExchange, header: SequenceHeader, b
         batch.acknowledge(exchange, record)
         return
     # Only an operation with a response has one to wait for.
-    operation = batch.context.application.operation(record.service, exchange.envelope.action, body.name)
+    operation = batch.context.application.operation(record.service, exchange.envelope.action)
     answers_it = operation is not None and operation.response_action is not None
     exchange.fetches_acknowledgement = answers_it and exchange.reply_to.polled and not record.source_is_mercury
     batch.acknowledge(exchange, record)
@@ -117,7 +117,7 @@ def _refusal(
         if stranger and (row is None or not answers(batch, exchange, row, record)):
             return _not_supported(exchange, "no request here waits for this response")
     else:
-        operation = application.operation(record.service, envelope.action, body.name)
+        operation = application.operation(record.service, envelope.action)
         if operation is None:
             return _not_supported(exchange)
         if envelope.parts and not operation.takes_attachments:

@@ -23,8 +23,8 @@ class StagedApplication:
     def has_service(self, service: str) -> bool:
         return self._application.has_service(service)
 
-    def operation(self, service: str, action: str, element: str) -> Operation | None:
-        return self._application.operation(service, action, element)
+    def operation(self, service: str, action: str) -> Operation | None:
+        return self._application.operation(service, action)
 
     def largest_batch(self, service: str | None) -> int:
         return self._application.largest_batch(service)
