@@ -10,7 +10,6 @@ import dataclasses
 import difflib
 import enum
 import os
-import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping
@@ -36,6 +35,7 @@ from mercury.engine.settings import EngineSettings
 from mercury.engine.stage_room import StageSettings
 from mercury.engine.traces_settings import TracesSettings
 from mercury.errors import ConfigurationError
+from mercury.masking import masked
 from mercury.statemachine.bounds import above, at_least
 from mercury.statemachine.policy import DestinationPolicy, SourcePolicy
 from mercury.statemachine.protocol import RmVersion
@@ -230,12 +230,6 @@ class Setting:
         if isinstance(self.value, tuple):
             return ", ".join(masked(str(item)) for item in self.value)
         return masked(str(self.value))
-
-
-def masked(text: str) -> str:
-    """``text`` with the passwords of URLs in it masked: too much rather than too little of a URL it cannot parse."""
-    text = re.sub(r"((?::/{1,2}|(?:^|[^/:])//)[^/@:\s]*):\S*@", r"\1:***@", text)
-    return re.sub(r"(?i)([?&][^=&\s]*(?:pass|secret|token)[^=&\s]*=)[^&\s]*", r"\1***", text)
 
 
 def store_name(url: str) -> str:

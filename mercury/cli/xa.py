@@ -138,6 +138,7 @@ def _coordinator(
     store: str | None, resources: list[str] | None, decision_log: str | None, config: Path | None
 ) -> Iterator[Coordinator]:
     """A coordinator for the named databases, open until the end of the block."""
+    from mercury.masking import masked
     from mercury.settings import load
     from mercury.storage.opening import name_resources
 
@@ -146,7 +147,7 @@ def _coordinator(
     for each in resources or []:
         name, found, url = each.partition("=")
         if not found or not url:
-            fail(UNUSABLE, f"--resource {each!r} is not of the form NAME=URL")
+            fail(UNUSABLE, f"--resource {masked(each)!r} is not of the form NAME=URL")
         named[name] = url
     with used_store(store, config) as opened:
         yield name_resources(opened, named, decision_log=decision_log or settings.xa.decision_log)

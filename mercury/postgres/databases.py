@@ -15,6 +15,7 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError
 
 from mercury.errors import ConfigurationError, StorageError
+from mercury.masking import masked
 
 #: A name that needs no quoting in SQL, URLs and shells, and that PostgreSQL does not truncate.
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
@@ -62,7 +63,7 @@ class Databases:
         except (ArgumentError, ValueError):  # a port that is no number; it may be a part of the password
             raise ConfigurationError("not a database's URL: postgresql://user:password@host:port/name") from None
         if self._url.get_backend_name() != "postgresql":
-            raise ConfigurationError(f"not a PostgreSQL database: {self._url.render_as_string()}")
+            raise ConfigurationError(f"not a PostgreSQL database: {masked(self._url.render_as_string())}")
 
     def url(self, name: str) -> str:
         """The URL of a database of the server, which need not exist.

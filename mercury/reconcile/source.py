@@ -19,6 +19,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlch
 from sqlalchemy.pool import NullPool
 
 from mercury.errors import ConfigurationError, StorageError
+from mercury.masking import masked
 from mercury.reconcile.kinds import Kind
 
 #: Rows that one fetch takes from the database.
@@ -113,12 +114,12 @@ def translating(what: str) -> Iterator[None]:
 
 
 def shown(url: str) -> str:
-    """A URL without its password.
+    """A URL without its passwords.
 
     :raises ConfigurationError: the text is not a URL.
     """
     try:
-        return sa.make_url(url).render_as_string(hide_password=True)
+        return masked(sa.make_url(url).render_as_string())
     except (ArgumentError, ValueError):  # a port that is no number; it may be a part of the password
         text = "a database's URL cannot be read: dialect+driver://user:password@host:port/name, with %40 for an @"
         raise ConfigurationError(text) from None

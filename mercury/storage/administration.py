@@ -6,6 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from mercury.errors import ConfigurationError, StorageError
+from mercury.masking import masked
 from mercury.storage.opening import MEMORY, open_sql_store, read_url
 from mercury.storage.sql import upgrades, versions
 from mercury.storage.sql.versions import SchemaStatus
@@ -30,8 +31,8 @@ class Database:
         if url == MEMORY:
             raise ConfigurationError("memory: ends with its process: name a store in a database")
         parsed, dialect = read_url(url)
-        #: The URL without a password, for messages.
-        self.name = parsed.render_as_string(hide_password=True)
+        #: The URL without passwords, for messages.
+        self.name = masked(parsed.render_as_string())
         if must_exist and not dialect.exists(parsed):
             raise StorageError(f"there is no store {self.name}; --store or the setting store can name another one")
         self._url = url

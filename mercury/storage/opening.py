@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeAlias
 
 from mercury.errors import CapabilityError, ConfigurationError, StorageError, TransientStorageError
+from mercury.masking import masked
 from mercury.storage.api import StorageManager
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def open_sql_store(
         idle_timeout=idle_timeout,
         database_clock=database_clock and dialect.has_clock,
     )
-    shown = parsed.render_as_string(hide_password=True)
+    shown = masked(parsed.render_as_string())
     try:
         _make_ready(store.engine, shown, wait)
     except StorageError as error:
@@ -137,7 +138,7 @@ def read_url(url: str) -> tuple[URL, Dialect]:
         raise ConfigurationError(f"not a store: {error} ({SCHEMES})") from None
     dialect = dialect_of_url(parsed)
     if dialect is None:
-        shown = parsed.render_as_string(hide_password=True)
+        shown = masked(parsed.render_as_string())
         raise ConfigurationError(f"not a store: {shown!r} ({SCHEMES})")
     return dialect.url(parsed), dialect
 

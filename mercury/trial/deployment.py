@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from mercury.errors import ConfigurationError, StorageError
+from mercury.masking import masked
 from mercury.trial.databases import Databases, Log, Undo
 from mercury.trial.faults import Action, Fault, Rank
 from mercury.trial.filling import Names, filled
@@ -291,7 +292,7 @@ async def _run(command: list[str], environment: dict[str, str]) -> None:
     except OSError as error:
         raise ConfigurationError(f"{command[0]}: {error.strerror}") from error
     if await process.wait():
-        raise ConfigurationError(f"{' '.join(command)}: exit code {process.returncode}")
+        raise ConfigurationError(f"{masked(' '.join(command))}: exit code {process.returncode}")
 
 
 def _own_environment() -> dict[str, str]:

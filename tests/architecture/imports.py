@@ -23,10 +23,12 @@ ALLOWED = MappingProxyType(
         "mercury.bounded": (),
         # Reads a value of which only some are possible.
         "mercury.choices": ("mercury.errors",),
+        # Masks the passwords of URLs: where URLs of databases are shown.
+        "mercury.masking": (),
         # Texts for people: of the command line, the operations and the console.
         "mercury.texts": (),
         "mercury.statemachine": ("mercury.errors",),
-        "mercury.storage": ("mercury.errors", "mercury.bounded", "mercury.statemachine"),
+        "mercury.storage": ("mercury.errors", "mercury.bounded", "mercury.masking", "mercury.statemachine"),
         "mercury.wire": ("mercury.errors", "mercury.statemachine"),
         # Documents about a service, for both sides.
         "mercury.wsdl": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
@@ -70,15 +72,21 @@ ALLOWED = MappingProxyType(
         ),
         # The HTML reports of the reconciler and of the trial.
         "mercury.reports": ("mercury.errors",),
-        "mercury.reconcile": ("mercury.errors", "mercury.choices", "mercury.storage", "mercury.reports"),
+        "mercury.reconcile": (
+            *("mercury.errors", "mercury.choices", "mercury.masking", "mercury.storage", "mercury.reports"),
+        ),
         # PostgreSQL as a program: started, stopped, given databases. It knows nothing of what is stored there.
-        "mercury.postgres": ("mercury.errors",),
+        "mercury.postgres": ("mercury.errors", "mercury.masking"),
         # The fail-over testing tool: it knows programs, bytes and tables. Its own client and server are applications.
         "mercury.trial": (
-            *("mercury.errors", "mercury.choices", "mercury.storage", "mercury.postgres", "mercury.reports"),
+            *("mercury.errors", "mercury.choices", "mercury.masking", "mercury.storage", "mercury.postgres"),
+            "mercury.reports",
         ),
         "mercury.trial.programs": ("mercury",),
-        "mercury.settings": ("mercury.errors", "mercury.statemachine", "mercury.engine", "mercury.console.settings"),
+        "mercury.settings": (
+            *("mercury.errors", "mercury.masking", "mercury.statemachine", "mercury.engine"),
+            "mercury.console.settings",
+        ),
         # One description for both sides: it knows the client's side and the server's.
         "mercury.contract": (
             *("mercury.errors", "mercury.storage", "mercury.wire", "mercury.engine", "mercury.client"),

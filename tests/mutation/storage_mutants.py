@@ -979,4 +979,26 @@ STORAGE = (
         test="tests/unit/storage/test_opening.py"
         "::test_mistyped_url_is_refused_with_what_is_wrong_and_without_its_password",
     ),
+    Mutant(
+        "passwords in the query of a URL",
+        (
+            Change(
+                "mercury.masking:masked",
+                '_OPTION.sub(r"\\1***", _OF_USER.sub(r"\\1:***@", text))',
+                '_OF_USER.sub(r"\\1:***@", text)',
+            ),
+        ),
+        test="tests/unit/test_masking.py::test_passwords_are_not_shown",
+    ),
+    Mutant(
+        "passwords in the query of a store's URL",
+        (
+            Change(
+                "mercury.storage.opening:open_sql_store",
+                "masked(parsed.render_as_string())",
+                "parsed.render_as_string()",
+            ),
+        ),
+        test="tests/unit/test_masking.py::test_error_shows_the_url_of_a_database_without_its_passwords",
+    ),
 )

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, Engine, delete
 
 from mercury.errors import OutcomeUnknown, StorageError
+from mercury.masking import masked
 from mercury.storage.sql.dialect import Dialect, Marker
 from mercury.storage.sql.errors import translated
 from mercury.storage.sql.prepared import Prepared, among, change
@@ -92,6 +93,6 @@ class CommitMarkers:
             trouble = StorageError(f"the answer to the commit was waited for {age:.0f} s, and its marker may be gone")
             break
         raise OutcomeUnknown(
-            f"it is not known whether a transaction of {self._engine.url.render_as_string(hide_password=True)} is "
-            f"committed: {trouble}. Check what it has written before you repeat it"
+            f"it is not known whether a transaction of {masked(self._engine.url.render_as_string())} is committed: "
+            f"{trouble}. Check what it has written before you repeat it"
         ) from error

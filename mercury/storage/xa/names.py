@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from mercury.errors import ConfigurationError
+from mercury.masking import masked
 
 #: The resource name of the store's own branch, in the two-phase form.
 STORE_BRANCH = "store"
@@ -61,7 +62,7 @@ def checked_resource(name: str) -> str:
     """
     if not RESOURCE.fullmatch(name):
         raise ConfigurationError(
-            f"resources: {name!r} is not a valid name (a letter, then up to 39 letters, digits, _ and -)"
+            f"resources: {masked(name)!r} is not a valid name (a letter, then up to 39 letters, digits, _ and -)"
         )
     if name == STORE_BRANCH:
         raise ConfigurationError(f"resources: {name!r} is the store's own name in a two-phase commit; take another one")

@@ -11,6 +11,7 @@ import psycopg
 from sqlalchemy import Connection, Engine, exc, inspect, select
 
 from mercury.errors import CapabilityError, DataError, StorageError, TransientStorageError
+from mercury.masking import masked
 from mercury.storage.sql.dialect import Dialect
 from mercury.storage.sql.dialects import dialect_of
 from mercury.storage.sql.errors import translate
@@ -64,7 +65,7 @@ class Resource:
         guard_ends(engine)
 
     def __str__(self) -> str:
-        return f"{self.name!r} ({self.engine.url.render_as_string(hide_password=True)})"
+        return f"{self.name!r} ({masked(self.engine.url.render_as_string())})"
 
     @property
     def checked(self) -> bool:
