@@ -335,6 +335,42 @@ STORAGE = (
         test="tests/storage/test_caught_errors.py::test_caught_error_is_found_before_anything_else_is_executed",
     ),
     Mutant(
+        "lost connection whose error was caught",
+        (
+            Change(
+                "mercury.storage.sql.transaction:SqlTransaction._require_connections",
+                "raise TransientStorageError(LOST)",
+                "pass",
+            ),
+        ),
+        test="tests/storage/test_caught_errors.py"
+        "::test_lost_connection_is_an_outage_at_the_end_of_the_block_although_its_error_was_caught",
+    ),
+    Mutant(
+        "statement on a lost connection whose error was caught",
+        (
+            Change(
+                "mercury.storage.sql.errors:translate",
+                "isinstance(error, exc.PendingRollbackError) and error.code == LOST_BEFORE",
+                "False",
+            ),
+        ),
+        test="tests/xa/test_handlers.py"
+        "::test_handler_that_catches_the_loss_of_a_named_database_is_called_again_without_a_failed_attempt",
+    ),
+    Mutant(
+        "lost session of a named database whose error was caught",
+        (
+            Change(
+                "mercury.storage.xa.transaction:XaTransaction._require_connections",
+                "branch.require_connection()",
+                "pass",
+            ),
+        ),
+        test="tests/xa/test_ended_sessions.py"
+        "::test_session_of_a_database_that_ends_in_a_savepoint_is_an_outage_although_its_error_was_caught",
+    ),
+    Mutant(
         "transaction that SQLite has rolled back by itself",
         (
             Change(

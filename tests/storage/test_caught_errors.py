@@ -5,19 +5,38 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import create_engine, text
+from sqlalchemy.exc import DBAPIError, InternalError
 
 from mercury import Transaction
 from mercury.engine.delivery import shared
-from mercury.errors import DataError
+from mercury.errors import DataError, TransientStorageError
 from mercury.statemachine.policy import DestinationPolicy, OnFailure
+from mercury.storage.application import Ending
+from mercury.storage.sql.store import SqlStore
+from mercury.testing.contract.builders import row
 from tests.storage.placed_orders import PairOf, placed, send
 from tests.storage.test_shared_savepoints import Shop, failures
 
 
 def divide(tx: Transaction) -> None:
     tx.connection().execute(text("select 1 / (select 0)"))
+
+
+def lose(tx: Transaction, url: str, *, idle: bool = True) -> None:
+    """The server ends the session of a transaction: for idleness, as that of a process which was stopped, or because an
+    operator says so."""
+    pid = tx.connection().execute(text("select pg_backend_pid()")).scalar_one()
+    if idle:
+        tx.connection().execute(text("set local idle_in_transaction_session_timeout = '1ms'"))
+    engine = create_engine(url)
+    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as other:
+        if not idle:
+            other.execute(text("select pg_terminate_backend(:pid)"), {"pid": pid})
+        alive = text("select from pg_stat_activity where pid = :pid")
+        while other.execute(alive, {"pid": pid}).first() is not None:
+            pass
+    engine.dispose()
 
 
 def shop_that_catches(policy: DestinationPolicy | None = None, *, savepoint: bool = False) -> Shop:
@@ -89,3 +108,63 @@ def test_savepoint_of_an_application_that_catches_an_error_in_it_says_what_to_do
         with pytest.raises(DataError, match=r"with tx\.savepoint\(\)"), tx.savepoint(), suppress(DBAPIError):
             divide(tx)
     assert placed(pair) == [1]
+
+
+@pytest.mark.parametrize("idle", [True, False], ids=["idle", "ended by an operator"])
+@pytest.mark.parametrize("by_session", [True, False], ids=["session", "connection"])
+def test_lost_connection_is_an_outage_at_the_end_of_the_block_although_its_error_was_caught(
+    placing_store: SqlStore, postgres_url: str, by_session: bool, idle: bool
+) -> None:
+    """What is not this error would not say that the same work may succeed later."""
+    tx = placing_store.transaction()
+    with pytest.raises(TransientStorageError, match="nothing is kept"), tx:
+        used = tx.session() if by_session else tx.connection()
+        used.execute(text("insert into placed values (1)"))
+        tx.rms.append(row("urn:message:1"))
+        lose(tx, postgres_url, idle=idle)
+        with pytest.raises(DBAPIError) as caught:
+            used.execute(text("insert into placed values (2)"))
+        assert caught.value.connection_invalidated
+        assert isinstance(caught.value, InternalError) is idle, "psycopg's class of the SQLSTATE 25P03"
+    assert tx.outcome.ending is Ending.ROLLED_BACK
+    with placing_store.transaction() as after:
+        assert after.connection().execute(text("select count(*) from placed")).scalar_one() == 0
+        assert after.rms.row("urn:message:1") is None
+
+
+@pytest.mark.parametrize("by_session", [True, False], ids=["session", "connection"])
+def test_savepoint_in_which_a_lost_connection_is_caught_is_left_with_an_outage(
+    placing_store: SqlStore, postgres_url: str, by_session: bool
+) -> None:
+    with pytest.raises(TransientStorageError, match="nothing is kept"), placing_store.transaction() as tx:
+        tx.connection().execute(text("insert into placed values (1)"))
+        with pytest.raises(TransientStorageError, match="nothing is kept"), tx.savepoint():
+            used = tx.session() if by_session else tx.connection()
+            used.execute(text("insert into placed values (2)"))
+            lose(tx, postgres_url)
+            with pytest.raises(DBAPIError):
+                used.execute(text("insert into placed values (3)"))
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["next statement", "end"])
+def test_handler_that_catches_the_loss_of_its_connection_is_called_again_without_a_failed_attempt(
+    postgres_url: str, pair_of: PairOf, goes_on: bool
+) -> None:
+    shop = Shop(DestinationPolicy(on_failure=OnFailure.SKIP, max_attempts=1))
+
+    def check(number: int, tx: Transaction) -> None:
+        if number == 2 and shop.calls.count(2) == 1:
+            lose(tx, postgres_url)
+            with suppress(DBAPIError):
+                divide(tx)
+            if goes_on:
+                divide(tx)
+
+    shop.check = check
+    pair = pair_of(shop, postgres_url)
+    seen = failures(pair)
+    send(pair, range(1, 5))
+    pair.run()
+    assert placed(pair) == [1, 2, 3, 4]
+    assert seen == []
+    assert pair.server.dead_letters() == []

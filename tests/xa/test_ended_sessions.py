@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from mercury.errors import TransientStorageError
 from mercury.storage.application import Ending
 
 from .pausing import paused
-from .places import Places
+from .places import Places, work
 from .test_recovery import recover
 
 STEPS = ("prepare", "decide", "commit_decision", "commit_branch")
@@ -57,3 +60,20 @@ def test_the_caller_learns_the_outcome_whichever_session_ends_after_whichever_st
         recover(coordinator)
         assert places.state == (([1], [1], []) if committed else ([], [], []))
         assert coordinator.decisions.heuristics() == []
+
+
+@pytest.mark.parametrize("by_session", [True, False], ids=["session", "connection"])
+def test_session_of_a_database_that_ends_in_a_savepoint_is_an_outage_although_its_error_was_caught(
+    places: Places, by_session: bool
+) -> None:
+    with places.process() as coordinator:
+        with pytest.raises(TransientStorageError, match="'app'"), coordinator.transaction() as tx:
+            work(tx, 1)
+            with pytest.raises(TransientStorageError, match=r"'app'.*nothing is kept"), tx.savepoint():
+                used = tx.session("app") if by_session else tx.connection("app")
+                used.execute(text("insert into placed values (2)"))
+                end_sessions(places, "app")
+                with suppress(DBAPIError):
+                    used.execute(text("insert into placed values (3)"))
+        assert tx.outcome.ending is Ending.ROLLED_BACK
+        assert places.state == ([], [], [])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import DBAPIError
 
 from mercury import ApplicationFault, DestinationPolicy, Mercury, MessageContext, OnFailure, Service, Transaction
 from mercury.settings import load
@@ -117,4 +118,29 @@ def test_a_message_that_breaks_a_deferred_constraint_is_skipped_alone(any_places
             for number in range(3):
                 client.to(url).send(Place(number), tx=tx)
         eventually(lambda: any_places.placed() == [0, 2], "the others")
+    assert any_places.prepared() == []
+
+
+@pytest.mark.parametrize("goes_on", [True, False], ids=["next statement", "end"])
+def test_handler_that_catches_the_loss_of_a_named_database_is_called_again_without_a_failed_attempt(
+    any_places: Places, goes_on: bool
+) -> None:
+    orders = Service("orders", policy=DestinationPolicy(on_failure=OnFailure.SKIP, max_attempts=1))
+    calls: list[int] = []
+
+    @orders.operation
+    def place(order: Place, tx: Transaction) -> None:
+        insert, own = text("insert into placed values (:id)"), tx.connection("app")
+        calls.append(order.id)
+        if calls == [1]:
+            with suppress(DBAPIError):
+                own.execute(text("select pg_terminate_backend(pg_backend_pid())"))
+            if not goes_on:
+                return
+        own.execute(insert, {"id": order.id})
+
+    with served(any_places, orders) as (url, client):
+        client.to(url).send(Place(1))
+        eventually(lambda: len(calls) == 2, "a second call")
+        eventually(lambda: any_places.placed() == [1], "the order")
     assert any_places.prepared() == []

@@ -255,6 +255,7 @@ class Dialect(ABC):
         """Check that the database still executes statements of the transaction, which has begun.
 
         :raises DataError: an earlier one has failed; the transaction can only roll back, at most to a savepoint.
+        :raises TransientStorageError: the connection is lost.
         """
 
     def check_durable(self, connection: Connection) -> None:  # noqa: B027 - most databases need nothing here

@@ -18,6 +18,9 @@ REFUSALS = ("22", "23", "54")
 #: Errors that the drivers raise before a statement is sent: a number too large, text that is not UTF-8.
 NEVER_SENT = (OverflowError, UnicodeEncodeError)
 DATABASE_ERRORS = (exc.SQLAlchemyError, psycopg.Error, sqlite3.Error, *NEVER_SENT)
+#: SQLAlchemy's code of the error of a connection that was lost within a transaction.
+LOST_BEFORE = "8s2b"
+LOST = "the connection to the database is lost; nothing is kept"
 #: SQLite's texts for transient errors.
 TRANSIENT_TEXTS = ("locked", "busy", "disk i/o error", "full")
 
@@ -28,6 +31,8 @@ def translate(error: Exception) -> StorageError | None:
         return error
     if isinstance(error, exc.TimeoutError):  # no connection in the pool is free
         return TransientStorageError(f"no connection to the database is free: {error}")
+    if isinstance(error, exc.PendingRollbackError) and error.code == LOST_BEFORE:
+        return TransientStorageError(LOST)  # an earlier error of the transaction has said so, and was caught
     if isinstance(error, NEVER_SENT):
         return DataError(_first_line(error))
     original = error.orig if isinstance(error, exc.DBAPIError) else error

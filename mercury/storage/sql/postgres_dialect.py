@@ -35,9 +35,10 @@ from sqlalchemy.schema import CreateIndex, DropIndex
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.types import TypeEngine
 
-from mercury.errors import CapabilityError, DataError
+from mercury.errors import CapabilityError, DataError, TransientStorageError
 from mercury.storage.api import Capabilities
 from mercury.storage.sql.dialect import AS_IT_IS, Dialect, Marker, Rows
+from mercury.storage.sql.errors import LOST
 from mercury.storage.sql.postgres_texts import (
     binary_columns,
     insert_both_text,
@@ -226,7 +227,9 @@ class Postgres(Dialect):
         connection.exec_driver_sql(CHECK_DEFERRED, execution_options=AS_IT_IS)
 
     def check_usable(self, connection: Connection) -> None:
-        driver: object = None if connection.invalidated else connection.connection.dbapi_connection
+        if connection.invalidated:
+            raise TransientStorageError(LOST)
+        driver: object = connection.connection.dbapi_connection
         if isinstance(driver, psycopg.Connection) and driver.pgconn.transaction_status == TransactionStatus.INERROR:
             raise DataError(ABORTED)
 

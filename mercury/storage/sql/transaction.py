@@ -16,7 +16,7 @@ from mercury.storage.sql.application_part import ApplicationPart
 from mercury.storage.sql.attachments import SqlAttachments
 from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.dialect import Marker, chunks
-from mercury.storage.sql.errors import translated
+from mercury.storage.sql.errors import LOST, translated
 from mercury.storage.sql.invoker import SqlInvoker
 from mercury.storage.sql.new_work import NOTHING
 from mercury.storage.sql.notify import Announcement
@@ -84,6 +84,7 @@ class SqlTransaction(ApplicationPart):
         try:
             with self._sessions.level():
                 yield
+                self._require_connections()
             self.check_usable()
             self.flush_records()
             if not (waits and (self.only_leaves or (self._before_commit is not None and self._uses == uses))):
@@ -172,6 +173,7 @@ class SqlTransaction(ApplicationPart):
         try:
             if error is None:
                 self.require_whole()
+                self._require_connections()
                 self.close_sessions(keep=True)
                 if self._before_commit is not None:
                     self._send_first(self._before_commit)
@@ -185,6 +187,14 @@ class SqlTransaction(ApplicationPart):
             self._release()
         if error is None:
             self.committed()
+
+    def _require_connections(self) -> None:
+        """Check that no connection is lost: the application may have caught the error.
+
+        :raises TransientStorageError: one is lost.
+        """
+        if self._connection is not None and self._connection.invalidated:
+            raise TransientStorageError(LOST)
 
     def _send_first(self, before_commit: BeforeCommit) -> None:
         """Call `before_commit`. The actions that it adds do not wait for those of the application."""

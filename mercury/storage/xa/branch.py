@@ -62,6 +62,13 @@ class Branch:
         lost = self.connection.invalidated or self._driver.closed
         return lost or self._driver.info.transaction_status is not TransactionStatus.IDLE
 
+    def require_connection(self) -> None:
+        """
+        :raises TransientStorageError: the connection is lost.
+        """
+        if self.connection.invalidated or self._driver.closed:
+            raise TransientStorageError(f"the connection to the database {self.resource} is lost; nothing is kept")
+
     def is_written(self) -> bool:
         """Whether the branch has changed something and must be prepared.
 
@@ -147,8 +154,7 @@ class Branch:
 
         :raises StorageError: the check failed.
         """
-        if self.connection.invalidated or self._driver.closed:
-            raise TransientStorageError(f"the connection to the database {self.resource} is lost; nothing is kept")
+        self.require_connection()
         status = self._driver.info.transaction_status
         if status is TransactionStatus.INERROR:
             raise StorageError(f"a statement in the database {self.resource} had failed; nothing is kept")

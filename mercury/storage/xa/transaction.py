@@ -109,6 +109,11 @@ class XaTransaction(SqlTransaction):
             part.enlist(branch)
         return part
 
+    def _require_connections(self) -> None:
+        super()._require_connections()
+        for branch in self._branches.values():
+            branch.require_connection()
+
     def check_usable(self) -> None:
         super().check_usable()
         for branch in self._branches.values():
