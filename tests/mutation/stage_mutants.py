@@ -8,7 +8,24 @@ STAGE = "tests/storage/test_stage.py"
 ALTERED = f"{STAGE}::test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the_others_are_handled"
 GAPS = f"{STAGE}::test_gaps_of_a_sequence_that_was_closed_in_the_store_are_no_damage_and_are_settled_by_its_behavior"
 
+ENDS = f"{STAGE}::test_an_end_that_was_altered_in_the_stage_ends_its_sequence_and_holds_up_no_other"
+
 STAGES = (
+    Mutant(
+        "damaged end in a stage",
+        (Change("mercury.engine.stage.damage:what_they_say", "if not marker.damaged:", "if True:"),),
+        test=ENDS,
+    ),
+    Mutant(
+        "end in a stage whose row has lost its sequence",
+        (Change("mercury.engine.stage.mover:StageMover._restore_ends", "if stuck:", "if False:"),),
+        test=ENDS,
+    ),
+    Mutant(
+        "end in a stage whose row looks like a message",
+        (Change("mercury.engine.stage.moving:read", " or without_a_place(tx, name)", ""),),
+        test=ENDS,
+    ),
     Mutant(
         "stage acknowledged before its commit",
         (

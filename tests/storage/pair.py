@@ -142,6 +142,13 @@ class Pair:
                     )
                 )
 
+    def end(self, key: str = "till", *, abandon: bool = False) -> None:
+        """Hand over the end of the sequence, after its messages or with its messages abandoned."""
+        kind = OutboundKind.ABANDON if abandon else OutboundKind.END
+        row = OutboundMessage(message_id=self.client.ids.new(), channel=channel(key), kind=kind)
+        with self.client.store.transaction() as tx:
+            tx.rms.append(row)
+
     def run_and_grow(self, now: float) -> None:
         """`run`, then let the windows of the client's sequences have grown to the policy's size."""
         self.run(now)

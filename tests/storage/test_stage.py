@@ -527,6 +527,55 @@ def test_a_message_that_was_altered_in_the_stage_becomes_one_dead_letter_and_the
         assert all(record.machine.tombstone for record in tx.rmd.all())
 
 
+@pytest.mark.parametrize(
+    ("column", "altered"),
+    [
+        ("checksum", "flipped"),
+        ("kind", "flipped"),
+        ("kind", "message"),
+        ("sequence", "flipped"),
+        ("number", "1"),
+        ("number", "0"),
+        ("number", "-5"),
+        ("number", "9000"),
+    ],
+)
+@pytest.mark.parametrize("waits", [True, False], ids=["behind its messages", "alone"])
+@pytest.mark.parametrize("kind", [InboundKind.END, InboundKind.CUT])
+def test_an_end_that_was_altered_in_the_stage_ends_its_sequence_and_holds_up_no_other(
+    make: Make, tmp_path: Path, kind: InboundKind, waits: bool, column: str, altered: str
+) -> None:
+    staged = make(policy=DestinationPolicy(incomplete_behavior=IncompleteSequenceBehavior.NO_DISCARD))
+    staged.pair.send(orders(11, 12), key="another")  # a sequence that stays open
+    staged.pair.send(orders(1, 1))
+    staged.run()
+    staged.store.away = waits
+    staged.pair.send(orders(2, 4))
+    if kind is InboundKind.CUT:
+        arrived = [2, 4]
+        staged.arrive(*(post for post in staged.pair.client.turn(NOW)[1] if post.number in arrived))
+    else:
+        arrived = [2, 3, 4]
+        staged.run()
+    staged.store.away = True
+    staged.pair.end(abandon=kind is InboundKind.CUT)
+    staged.pair.run(NOW)
+    alter(tmp_path / "stage.db", kind, column, altered)
+    staged.pair.send(orders(5, 6), end=True)  # in the sequence that follows
+    staged.pair.run(NOW)
+    staged.store.away = False
+    for _ in range(3):
+        staged.now += LATER
+        staged.run()
+    assert [int(text) for text in handled(staged) if int(text) < 10] == [1, *arrived, 5, 6]
+    assert (letters(staged), staged.rows) == ([], 0)
+    for store in staged.stage.inner, staged.store.inner:
+        with store.transaction() as tx:
+            states = {buffer.machine.state for buffer in tx.invoker.all()}
+            assert [buffer.machine.finished for buffer in tx.invoker.all()].count(False) == 1, states
+            assert [record.machine.tombstone for record in tx.rmd.all()].count(False) == 1
+
+
 def test_rows_of_two_sequences_that_were_altered_in_the_stage_are_not_confused(make: Make, tmp_path: Path) -> None:
     """A row that names no sequence may belong to each of them; one that names a sequence is taken by that first."""
     staged = make()
@@ -546,15 +595,16 @@ def test_rows_of_two_sequences_that_were_altered_in_the_stage_are_not_confused(m
     assert staged.rows == 0
 
 
-def alter(stage: Path, order: int, column: str, altered: str) -> None:
-    """Alter the row of an order in a stage."""
+def alter(stage: Path, which: int | InboundKind, column: str, altered: str) -> None:
+    """Alter the row of an order in a stage, or of an end."""
     with contextlib.closing(sqlite3.connect(stage)) as connection, connection:
-        found = connection.execute(f"select position, payload, {column} from mercury_invoker_message").fetchall()
-        (row,) = (row for row in found if row[1] is not None and f">{order}<".encode() in row[1])
+        found = connection.execute(f"select position, payload, kind, {column} from mercury_invoker_message").fetchall()
+        is_end = isinstance(which, InboundKind)
+        (row,) = (row for row in found if (row[2] == which.value if is_end else f">{which}<".encode() in row[1]))
         if altered == "deleted":
             connection.execute("delete from mercury_invoker_message where position = ?", row[:1])
             return
-        value = flipped(row[2]) if altered == "flipped" else int(altered)
+        value = flipped(row[3]) if altered == "flipped" else int(altered) if column == "number" else altered
         connection.execute(f"update mercury_invoker_message set {column} = ? where position = ?", (value, row[0]))
 
 

@@ -2,7 +2,7 @@
 
 `mover.StageMover.run_once` takes the place of the worker that calls the application: it reads what waits in the stage,
 writes it to the store in one transaction, and then removes it from the stage in another. `moving` has these three
-steps, and `damage` finds the messages whose rows have lost their place.
+steps, and `damage` finds the messages and the ends whose rows have lost their place.
 
 Called by one thread of ``runtime``, of the engine whose store is the stage.
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from mercury.engine.application import Application
 from mercury.engine.context import EngineContext
 from mercury.engine.exchange import Response, Step
+from mercury.engine.stage.damage import restore_ends
 from mercury.engine.stage.moving import Move, read, remove, write
 from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.errors import DataError, StorageError
+from mercury.statemachine.retransmission import is_due
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.claims import WorkFilter
 from mercury.storage.gauges import Waits
@@ -53,6 +55,8 @@ class StageMover:
         self._counted = False
         #: Not before this time, because the store has failed; seconds since the epoch.
         self._retry_at = 0.0
+        #: When the stage is searched for damaged rows, in seconds since the epoch.
+        self._search_at = 0.0
         #: The peer whose sequence was the last of a batch: the peers after it are served first.
         self._after = ""
         #: As of the worker whose place it takes: a stage has no responses, and one thread moves.
@@ -64,6 +68,7 @@ class StageMover:
         if now < self._retry_at <= now + OUTAGE_PAUSES.cap:  # the clock may have been set back
             return Step(more=False)
         stage = self._context.store
+        self._restore_ends(now)
         due = stage.due_invoker(now, self._context.settings.sequence_batch, self._work_filter)
         if not due or not self._counted:
             self._room.recount(lambda: _waiting(stage, now))
@@ -88,6 +93,18 @@ class StageMover:
         if any(move.rest for move in moves):
             log.debug("the store does not take all of a batch; the rest stays in the stage")
         return Step(progress=sum(bool(move.moved or move.markers) for move in moves))
+
+    def _restore_ends(self, now: float) -> None:
+        """At an interval, search for sequences whose end nothing tells any more."""
+        settings = self._context.settings
+        if not is_due(self._search_at, now, settings.integrity_interval):
+            return
+        self._search_at = now + settings.integrity_interval
+        limit = settings.sequence_batch
+        stuck = self._context.store.stuck_invoker(now, limit, self._work_filter)
+        if stuck:
+            with self._context.store.transaction() as tx:
+                restore_ends(tx, stuck, complete=len(stuck) < limit)
 
     def _write(self, moves: list[Move], now: float) -> None:
         """Write a batch to the store. If the store refuses a value in it, each sequence is written alone: the one with

@@ -10,7 +10,7 @@ from mercury.engine.backlog_share import sequence_limit, unblocks_rest
 from mercury.engine.context import EngineContext
 from mercury.engine.dead_letters import DAMAGED, dead_letter_inbound
 from mercury.engine.rmd_records import marker_rows, save_rmd
-from mercury.engine.stage.damage import in_place, misplaced
+from mercury.engine.stage.damage import end_row, in_place, is_over, misplaced, what_they_say, without_a_place
 from mercury.engine.stage_room import StageSettings
 from mercury.statemachine import effects, events
 from mercury.statemachine.faults import Fault
@@ -59,7 +59,7 @@ class Move:
     @property
     def is_over(self) -> bool:
         """Whether no other message of the sequence can come."""
-        return self.request is None or self.request.machine.complete or self.request.machine.tombstone
+        return is_over(self.request)
 
 
 def read(tx: Transaction, sequences: Iterable[str], settings: StageSettings) -> list[Move]:
@@ -78,7 +78,7 @@ def read(tx: Transaction, sequences: Iterable[str], settings: StageSettings) -> 
         markers = part.markers if part.messages else tx.invoker.markers(name)
         lost = misplaced(tx, buffers[name], requests.get(name), BufferPart(markers, part.messages))
         messages = _in_places(name, part, lost)
-        markers = [] if messages else markers
+        markers = [] if messages else markers or without_a_place(tx, name)
         if messages or markers:
             moves.append(Move(buffers[name], requests.get(name), messages, markers, lost))
         most -= len(messages) + len(markers)
@@ -152,10 +152,9 @@ def remove(tx: Transaction, moves: Iterable[Move], retry_at: float) -> int:
         gone = [*markers, *(row for number, row in move.misplaced.items() if number in numbers)]
         if numbers and move.is_over and not move.rest and not tx.invoker.markers(move.sequence):
             # The end is moved next: the store may forget the sequence after it, so nothing else may be moved then.
-            last = machine.passed.highest
-            tx.invoker.add([InboundMessage(sequence=move.sequence, number=last, kind=InboundKind.END)])
-        for marker in markers:
-            machine.handle(events.LastKnown(marker.number) if marker.kind is InboundKind.END else events.Cut())
+            tx.invoker.add([end_row(move.buffer, move.request)])
+        for event in what_they_say(markers, move.request) if markers else ():
+            machine.handle(event)
         move.buffer.consumed_bytes += sum(message.size for message in move.moved)
         tx.invoker.save_delivered(move.buffer, consumed=numbers, markers=gone)
         count += len(numbers)
