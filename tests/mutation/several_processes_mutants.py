@@ -63,6 +63,13 @@ SEVERAL_PROCESSES = (
         f"{STORED}::test_arrivals_wait_for_no_buffer_of_a_sequence_that_another_process_is_at_work_on",
     ),
     several(
+        "reception of many sequences waits for no buffer",
+        "storage.sql.rmd:SqlRmd.lock",
+        "part[-1] == missing[-1]",
+        "len(part) == len(missing)",
+        f"{STORED}::test_buffer_that_another_has_locked_is_left_out_of_more_than_one_statement_names",
+    ),
+    several(
         "a buffer that was left out is not locked",
         "storage.sql.invoker:SqlInvoker.lock",
         "new if all_found else [name for name in new if name in found]",

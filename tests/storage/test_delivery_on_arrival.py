@@ -30,6 +30,7 @@ from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import SequenceFilter
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
+from mercury.testing.contract.builders import buffer, rmd_record
 from mercury.wire.encode import encode
 from mercury.wire.envelope import Envelope
 from mercury.wire.verified import Verified
@@ -401,6 +402,20 @@ def test_buffer_that_was_left_out_is_not_counted_as_locked(two: TwoProcesses) ->
         assert beside.invoker.lock([name]) == {}
         with pytest.raises(LockOrderError):
             beside.invoker.save_locked([record])
+
+
+def test_buffer_that_another_has_locked_is_left_out_of_more_than_one_statement_names(two: TwoProcesses) -> None:
+    names = [f"urn:many:{number:04}" for number in range(1100)]
+    with two.store.transaction() as tx:
+        tx.rmd.insert(*(rmd_record(name, create_message_id=name) for name in names))
+        tx.invoker.insert(*(buffer(name) for name in names))
+    with two.store.transaction() as tx, two.beside.transaction() as beside:
+        held = [names[0], names[700], names[-1]]
+        assert list(tx.invoker.lock(held)) == held
+        assert list(beside.rmd.lock(names[::-1], names[5:0:-1], names[::-1], only_free=True)) == names[::-1]
+        found = beside.invoker.lock(names)
+        assert list(found) == [name for name in names if name not in held]
+        beside.invoker.save_locked(list(found.values()))
 
 
 def test_arrival_that_is_repeated_alone_is_not_delivered_by_a_thread_that_only_stores(

@@ -7,6 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import func, literal, select
 
 from mercury.storage.names import DESTINATION_CLAIM
+from mercury.storage.sql.dialect import chunks
 from mercury.storage.sql.prepared import Prepared, among, least
 from mercury.storage.sql.schema import (
     CLAIM,
@@ -63,8 +64,9 @@ def paused() -> Question:
 
 def behind_locks(read: Collection[str], delivered: Collection[str], *, only_free: bool) -> list[Question]:
     """What is read behind the locks of destination sequences; see `RMDSequenceManager.lock`."""
-    questions = [buffers(read)] if read else []
-    return [*questions, locked_buffers(delivered, only_free=only_free), paused()] if delivered else questions
+    questions = [buffers(part) for part in chunks(sorted(read))]
+    locks = [locked_buffers(part, only_free=only_free) for part in chunks(sorted(delivered))]
+    return [*questions, *locks, paused()] if delivered else questions
 
 
 def rmds(identifiers: Collection[str]) -> Question:

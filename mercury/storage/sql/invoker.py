@@ -159,7 +159,7 @@ class SqlInvoker:
         return self.read_many([sequence]).get(sequence)
 
     def read_many(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:
-        rows = (row for part in chunks(sequences) for row in self._tx.read(*ahead.buffers(part)))
+        rows = (row for part in chunks(sorted(sequences)) for row in self._tx.read(*ahead.buffers(part)))
         return {row["sequence"]: invoker_record(row) for row in rows}
 
     def lock(self, sequences: Collection[str]) -> dict[str, InvokerRecord]:

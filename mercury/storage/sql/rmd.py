@@ -113,7 +113,7 @@ class SqlRmd:
         missing = sorted({*locked, *(identifier for identifier in wanted if identifier not in self._known)})
         query = FREE_TO_LOCK if only_free else TO_LOCK
         for part in chunks(missing):
-            last = len(part) == len(missing)
+            last = part[-1] == missing[-1]
             ahead = queries.behind_locks(buffers, delivered, only_free=only_free) if last else []
             names, delivers = {"identifiers": part}, bool(delivered)
             # For one sequence, two statements more would cost as much as a plan that was kept for too long.
