@@ -142,9 +142,16 @@ LONE_MESSAGES = (
     lone(
         "the worker does not wait for actions of the application",
         "storage.sql.transaction:SqlTransaction.committed",
-        "self.joined or self._before_commit is not None",
+        "self.joined or self._of_application",
         "False",
         f"{STORED}::test_worker_hears_of_a_commit_before_the_actions_of_its_application[sqlite]",
+    ),
+    lone(
+        "the worker does not wait for actions of an application with several databases",
+        "storage.sql.store:SqlStore.transaction",
+        "of_application=before_commit is not None",
+        "",
+        "tests/xa/test_commit.py::test_worker_hears_of_a_commit_before_the_actions_of_its_application",
     ),
     lone(
         "an action that fails does not keep the worker from being called",

@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mercury.errors import Conflict, StorageError
+from mercury.storage.api import Topic
 from mercury.storage.application import Ending
 
 from .places import Places, send, work
@@ -38,6 +39,18 @@ def test_both_are_committed(any_places: Places) -> None:
         assert tx.outcome.ending is Ending.COMMITTED
         assert tx.outcome.away == ()
         assert any_places.state == ([1], [1], [])
+
+
+def test_worker_hears_of_a_commit_before_the_actions_of_its_application(any_places: Places) -> None:
+    """They may be slow."""
+    with any_places.process() as coordinator:
+        store, told, seen = coordinator.store, list[frozenset[Topic]](), list[bool]()
+        store.listen(told.append)
+        with store.transaction(lambda _tx: None) as tx:
+            work(tx, 1)
+            tx.after_commit(lambda: seen.append(frozenset({Topic.RMS}) in told))
+        assert tx.outcome.ending is Ending.COMMITTED
+        assert seen == [True]
 
 
 def test_neither_is_committed_when_the_application_raises(any_places: Places) -> None:

@@ -43,7 +43,7 @@ REMEMBERED = 10_000
 class TransactionCoordinator(Protocol):
     """Makes and commits transactions in which other databases take part; see `mercury.storage.xa.coordinator`."""
 
-    def transaction(self) -> SqlTransaction: ...
+    def transaction(self, *, of_application: bool = False) -> SqlTransaction: ...
 
     def is_store(self, resource: str, /) -> bool:
         """As `StoreParts.is_own_database`."""
@@ -124,7 +124,7 @@ class SqlStore:
     def transaction(self, before_commit: BeforeCommit | None = None) -> SqlTransaction:
         self._require_open()
         if self.coordinator is not None:
-            return self.coordinator.transaction()
+            return self.coordinator.transaction(of_application=before_commit is not None)
         return SqlTransaction(self, before_commit=before_commit)
 
     def is_own_database(self, resource: str) -> bool:

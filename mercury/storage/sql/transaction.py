@@ -47,6 +47,8 @@ class SqlTransaction(ApplicationPart):
     ) -> None:
         super().__init__(store, connection)
         self._before_commit = before_commit
+        #: Whether it is a transaction of the application that Mercury ends.
+        self._of_application = before_commit is not None
         #: Whether the commit may announce the topics to other processes, and whether it has done so.
         self._announces = False
         self._announced: Announcement | None = None
@@ -373,7 +375,7 @@ class SqlTransaction(ApplicationPart):
         """After the commit: announce the topics, and call the actions of `after_commit`."""
         if self.store.counter is not None:
             self.store.counter(self.statements)
-        if self.joined or self._before_commit is not None:
+        if self.joined or self._of_application:
             call_each((self._announce, *self._after_commit))  # the actions are the application's, which may be slow
         else:
             call_each((*self._after_commit, self._announce))

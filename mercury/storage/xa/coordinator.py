@@ -95,13 +95,16 @@ class Coordinator:
 
     # --- transactions ----------------------------------------------------------------------------------------------
 
-    def transaction(self) -> XaTransaction:
-        """One unit of work, in which other databases may take part."""
+    def transaction(self, *, of_application: bool = False) -> XaTransaction:
+        """One unit of work, in which other databases may take part.
+
+        :param of_application: as for `XaTransaction`.
+        """
         # Before the transaction locks anything in the store: SQLite has one writer.
         if not self.two_phase and not self._all_in_the_store:
             with contextlib.suppress(StorageError):
                 self.process.keep_alive()
-        return XaTransaction(self.store, self)
+        return XaTransaction(self.store, self, of_application=of_application)
 
     @property
     def _all_in_the_store(self) -> bool:

@@ -43,12 +43,15 @@ class XaTransaction(SqlTransaction):
     """`Transaction` over the store's database and the named databases. A branch begins at its first use.
 
     If no other database was written to, the commit is that of a plain transaction of the store.
+
+    :param of_application: its commit is announced before its actions, which may be slow.
     """
 
     _keeps = False  # a decision and the branch of the store end its use at other places
 
-    def __init__(self, store: StoreParts, coordinator: Committer) -> None:
+    def __init__(self, store: StoreParts, coordinator: Committer, *, of_application: bool = False) -> None:
         super().__init__(store)
+        self._of_application = of_application
         self._coordinator = coordinator
         self._branches: dict[str, Branch] = {}
         #: The store's branch, in the two-phase form.
