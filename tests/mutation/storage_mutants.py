@@ -335,6 +335,22 @@ STORAGE = (
         test="tests/storage/test_caught_errors.py::test_caught_error_is_found_before_anything_else_is_executed",
     ),
     Mutant(
+        "buffer that has lost the row of an incomplete end",
+        (Change("mercury.engine.delivery.repair:lost_cut", "if machine.cut or", "if True or"),),
+        test="tests/storage/test_damaged_ends.py::test_an_end_that_was_altered_ends_its_sequence_and_holds_up_no_other",
+    ),
+    Mutant(
+        "buffer that has lost the row of its last number",
+        (
+            Change(
+                "mercury.engine.delivery.invocation:InvocationWorker._repair",
+                "knows_last = last is None or machine.last is not None",
+                "knows_last = True",
+            ),
+        ),
+        test="tests/storage/test_damaged_ends.py::test_an_end_that_was_altered_ends_its_sequence_and_holds_up_no_other",
+    ),
+    Mutant(
         "lost connection whose error was caught",
         (
             Change(

@@ -20,7 +20,7 @@ from mercury.engine.delivery.calls import call_all, drop
 from mercury.engine.delivery.failures import RefusedAfterHandler, RowMisplaced
 from mercury.engine.delivery.handler_call import CallFailed, Unstorable
 from mercury.engine.delivery.on_arrival import MOST_BEFORE, ArrivalDelivery
-from mercury.engine.delivery.repair import lost_bytes
+from mercury.engine.delivery.repair import lost_bytes, lost_cut
 from mercury.engine.delivery.response_backlog import held_back
 from mercury.engine.delivery.responses import Answer
 from mercury.engine.delivery.run import (
@@ -244,13 +244,16 @@ class InvocationWorker:
             interrupted = run.give_up_interrupted()
             run.markers = damaged
             dead_letter_inbound(tx, self._context, record.service, [row for row in damaged if row.action], DAMAGED, now)
-            if not run.markers and not missing:
+            cut, last = lost_cut(tx, run), request.machine.last_number if request is not None else None
+            knows_last = last is None or machine.last is not None
+            if not run.markers and not missing and not cut and knows_last:
                 return _Done.NOTHING
+            tx.invoker.add(cut)  # the next run takes it
             waiting = (number for number in tx.invoker.numbers(sequence).numbers() if number not in interrupted)
             for number in (*missing, *islice(waiting, limit)):
                 run.drop(machine.handle(events.MessageBuffered(number=number)))
-            if request is not None and request.machine.last_number is not None:
-                run.drop(machine.handle(events.LastKnown(request.machine.last_number)))
+            if last is not None:
+                run.drop(machine.handle(events.LastKnown(last)))
             for number in missing:
                 log.error("message %d is lost: its row was damaged", number, extra={"sequence": sequence})
             run.consumed = missing
