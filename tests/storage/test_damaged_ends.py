@@ -1,5 +1,7 @@
-"""A row by which a buffer learns of the end of its sequence is altered in the store: the sequence ends all the same, and
-those that follow it do not wait."""
+"""A row by which a buffer learns of the end of its sequence is altered in the store: the sequence ends all the same.
+
+Those that follow it do not wait.
+"""
 
 from __future__ import annotations
 
