@@ -289,7 +289,7 @@ LONE_MESSAGES = (
     lone(
         "not where several databases take part",
         "storage.sql.store:SqlStore.transaction",
-        "return self.coordinator.transaction()",
+        "return self.coordinator.transaction(of_application=before_commit is not None)",
         "tx = self.coordinator.transaction()\n            tx._before_commit = before_commit\n            return tx",
         f"{RUNNING}::test_message_in_a_transaction_of_several_databases_is_left_to_the_engine",
     ),
