@@ -3,8 +3,14 @@
 Each column is cast to one type for its kind and hashed, with the hash of the column before it as the seed. That takes
 half the time of PostgreSQL's hash of a record, which is used only for the kinds that have no function to call. The
 hash of a record is hashed again, because it is linear in the hashes of its columns: sums of linear hashes are equal
-when two rows have swapped a value. Two servers compute the same hashes if they answer the same to `PROBE`. If they do
-not, or if a cast could fail for a value of the table, the tasks compute the checksums.
+when two rows have swapped a value.
+
+A hash must depend on the whole value. PostgreSQL's hashes of numbers and times are made for hash tables, which compare
+the values too: that of a numeric ignores the sign and is the same for NaN and the infinities, and those of a bigint and
+of a time fold 64 bits into 32. Therefore a numeric and a time are hashed as texts, and a bigint is also in the seed.
+
+Two servers compute the same hashes if they answer the same to `PROBE`. If they do not, or if a cast could fail for a
+value of the table, the tasks compute the checksums.
 """
 
 from __future__ import annotations
@@ -30,18 +36,32 @@ CHAIN = 32
 
 PROBE = (
     "select hashint8extended(1, hash_record_extended(row(true, date '2026-01-02', 0.1::float8, '\\x00ff'::bytea, "
-    'null::text), hashtextextended(\'{"b": 1, "a": [1.0]}\'::jsonb::text collate "C", uuid_hash_extended('
-    "'00000000-0000-0000-0000-000000000001'::uuid, timestamp_hash_extended(timestamp '2026-01-02 03:04:05.678', "
-    "hash_numeric_extended(1.50::numeric, hashtextextended('aé漢' collate \"C\", hashint8extended(1::bigint, 7))))))))"
+    'null::text), 7) # hashtextextended(\'{"b": 1, "a": [1.0]}\'::jsonb::text collate "C", uuid_hash_extended('
+    "'00000000-0000-0000-0000-000000000001'::uuid, hashtextextended("
+    "extract(epoch from timestamptz '2026-01-02 03:04:05.678+00')::text collate \"C\", "
+    'hashtextextended(trim_scale(-1.50)::text collate "C", hashtextextended(\'aé漢\' collate "C", '
+    "hashint8extended(4294967297, 7)))))))"
 )
+
+#: A hash of a value that is not null, and of a seed.
+Hash = Callable[[sa.ColumnElement[Any], sa.ColumnElement[int]], sa.ColumnElement[int]]
+
+
+def _integer(found: sa.ColumnElement[Any], seed: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    """The hash of a bigint: the function folds it into 32 bits, the seed has all 64."""
+    return sa.func.hashint8extended(found, seed.op("#")(found))
+
+
+def _text(found: sa.ColumnElement[Any], seed: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    # Under another collation, texts that are equal there may have one hash although they differ.
+    return sa.func.hashtextextended(sa.collate(sa.cast(found, sa.Text), "C"), seed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Quick:
     """A kind whose hash function can be called."""
 
-    #: The name of PostgreSQL's function of a value and a seed.
-    function: str
+    hashed: Hash
     #: The value that is hashed instead of a null.
     of_null: str
     prepared: Callable[[sa.ColumnElement[Any]], sa.ColumnElement[Any]] = lambda found: found
@@ -49,20 +69,14 @@ class _Quick:
 
 _QUICK: Mapping[Kind, _Quick] = MappingProxyType(
     {
-        Kind.INTEGER: _Quick("hashint8extended", "0"),
-        Kind.DECIMAL: _Quick("hash_numeric_extended", "0"),
-        # Under another collation, texts that are equal there may have one hash although they differ.
-        Kind.TEXT: _Quick("hashtextextended", "''", lambda found: sa.collate(found, "C")),
-        Kind.TIMESTAMP: _Quick(
-            "timestamp_hash_extended",
-            "'epoch'",
-            lambda found: sa.func.timezone(sa.literal_column("'UTC'"), found),
-        ),
-        Kind.UUID: _Quick("uuid_hash_extended", "'00000000-0000-0000-0000-000000000000'"),
+        Kind.INTEGER: _Quick(_integer, "0"),
+        Kind.DECIMAL: _Quick(_text, "0", sa.func.trim_scale),
+        Kind.TEXT: _Quick(_text, "''"),
+        # Exact until the year 294246, thirty years before the last that PostgreSQL has.
+        Kind.TIMESTAMP: _Quick(_text, "0", lambda found: sa.extract("epoch", found)),
+        Kind.UUID: _Quick(sa.func.uuid_hash_extended, "'00000000-0000-0000-0000-000000000000'"),
         # The hash of a jsonb does not tell an empty object from an empty list.
-        Kind.JSON: _Quick(
-            "hashtextextended", "''", lambda found: sa.collate(sa.cast(sa.cast(found, JSONB), sa.Text), "C")
-        ),
+        Kind.JSON: _Quick(_text, "''", lambda found: sa.cast(sa.cast(found, JSONB), sa.Text)),
     }
 )
 
@@ -137,37 +151,42 @@ def _numeric(column: sa.ColumnElement[Any], native: Native) -> sa.ColumnElement[
 
 def row_hash(side: Side, fields: tuple[Field, ...]) -> sa.ColumnElement[int]:
     """A signed 64-bit hash of these columns of a row."""
-    chains = [
-        _chain([(field, value(field, side.native(field.name))) for field in fields[start : start + CHAIN]])
-        for start in range(0, len(fields), CHAIN)
-    ]
-    return chains[0] if len(chains) == 1 else _of_record(chains)
+    values = [(field, value(field, side.native(field.name))) for field in fields]
+    # With one seed, two chains with the same values would cancel each other.
+    chains = [_chain(values[start : start + CHAIN], SEED + start) for start in range(0, len(fields), CHAIN)]
+    return chains[0] if len(chains) == 1 else _together(chains)
 
 
-def _chain(values: list[tuple[Field, sa.ColumnElement[Any]]]) -> sa.ColumnElement[int]:
+def _chain(values: list[tuple[Field, sa.ColumnElement[Any]]], seed: int) -> sa.ColumnElement[int]:
     """A hash of some columns: the hash of one is the seed of the next.
 
     A null is hashed as its kind's substitute, and the start of the chain has a bit for each null. Kinds without a
-    function are hashed as a record, with the hash of the others as its last value.
+    function are hashed as a record, whose hash is then taken together with that of the others.
     """
-    quick = [(_QUICK[field.kind], found) for field, found in values if field.kind in _QUICK]
-    slow = [found for field, found in values if field.kind not in _QUICK]
+    quick = [(hashing, found) for field, found in values if (hashing := _quick(field)) is not None]
+    slow = [found for field, found in values if _quick(field) is None]
     nulls: sa.ColumnElement[int] = sa.literal_column("0::bigint")
     for bit, (_, found) in enumerate(quick):
         nulls = nulls + sa.case((found.is_(None), sa.literal_column(str(1 << bit))), else_=sa.literal_column("0"))
-    total: sa.ColumnElement[int] = sa.func.hashint8extended(nulls, SEED)
+    total: sa.ColumnElement[int] = sa.func.hashint8extended(nulls, seed)
     for hashing, found in quick:
-        whole = sa.func.coalesce(hashing.prepared(found), sa.literal_column(hashing.of_null))
-        total = getattr(sa.func, hashing.function)(whole, total)
-    # As a seed the hash of the others would not count if all these values were null: the hash of a record ignores its
-    # seed for them.
-    return _of_record([*slow, total]) if slow else total
+        total = hashing.hashed(sa.func.coalesce(hashing.prepared(found), sa.literal_column(hashing.of_null)), total)
+    # As the record's seed the hash of the others would not count if all these values were null: the hash of a record
+    # ignores its seed for them. As one of its values it would be folded into 32 bits.
+    return _together([sa.func.hash_record_extended(sa.func.row(*slow), SEED), total]) if slow else total
 
 
-def _of_record(values: list[sa.ColumnElement[Any]]) -> sa.ColumnElement[int]:
-    """A hash of some values, of which the last is not null."""
-    record = sa.func.hash_record_extended(sa.func.row(*values), SEED)
-    return sa.func.hashint8extended(sa.literal_column("1::bigint"), record)
+def _quick(field: Field) -> _Quick | None:
+    """How a column is hashed by a function; ``None`` = there is none. A float that was rounded is a decimal."""
+    return _QUICK.get(Kind.DECIMAL if field.kind is Kind.FLOAT and field.scale is not None else field.kind)
+
+
+def _together(hashes: list[sa.ColumnElement[int]]) -> sa.ColumnElement[int]:
+    """One hash of several that do not depend on each other."""
+    total = hashes[0]
+    for each in hashes[1:]:
+        total = total.op("#")(each)
+    return sa.func.hashint8extended(sa.literal_column("1::bigint"), total)
 
 
 def range_of(side: Side, ranges: Ranges) -> sa.ColumnElement[int]:

@@ -40,6 +40,44 @@ def test_json_of_two_postgresql_databases_is_compared_exactly(
         assert result.delivered == len(same_values)
 
 
+def test_numbers_and_times_that_one_hash_of_postgresql_takes_for_equal_are_altered(
+    spark: SparkSession, postgres_database: Callable[..., str]
+) -> None:
+    """Of a numeric it takes neither the sign nor which of NaN and the infinities it is, of 64 bits it mixes 32."""
+    columns = {"n": "bigint", "d": "numeric", "f": "float8", "at": "timestamptz"}
+    same_values = ("-1", "-9.90", "-0.5", "'1999-12-31 23:59:59.999999+00'")
+    pairs = [
+        ("n", "-1", "4294967295"), ("n", "1", "4294967296"),
+        ("d", "9.90", "-9.90"), ("d", "10", "100000"), ("d", "'NaN'", "'Infinity'"), ("d", "'Infinity'", "'-Infinity'"),
+        ("f", "2.5", "-2.5"), ("f", "'NaN'", "'Infinity'"),
+        ("at", "'2000-01-01 00:00:00.000001+00'", "'2000-01-01 01:11:34.967296+00'"),
+    ]  # fmt: skip
+    urls = postgres_database(), postgres_database()
+    for side, url in enumerate(urls):
+        run(url, f"create table t (id integer, {', '.join(map(' '.join, columns.items()))})")
+        run(url, f"insert into t values (0, {', '.join(same_values)})")
+        for number, (name, *values) in enumerate(pairs, 1):
+            run(url, f"insert into t (id, {name}) values ({number}, {values[side]})")
+    given = Config(client=table(urls[0], "t"), server=table(urls[1], "t"), key=same("id"), compare=())
+    compare = (*same("n", "d", "at"), Column(client="f", server="f", scale=1))
+    result = reconcile(replace(given, compare=compare), spark=spark)
+    assert result.computed_here == ""
+    assert keys(result, Verdict.ALTERED) == {str(number) for number in range(1, len(pairs) + 1)}
+    assert result.delivered == 1
+
+
+def test_keys_that_differ_in_their_sign_are_different_keys(
+    spark: SparkSession, postgres_database: Callable[..., str]
+) -> None:
+    urls = postgres_database(), postgres_database()
+    for url, values in zip(urls, ("(1.5), (9.9)", "(1.50), (-9.9)"), strict=True):
+        run(url, "create table t (id numeric)", f"insert into t values {values}")
+    given = Config(client=table(urls[0], "t"), server=table(urls[1], "t"), key=same("id"), compare=())
+    result = reconcile(given, spark=spark)
+    assert (keys(result, Verdict.MISSING), keys(result, Verdict.UNEXPECTED)) == ({"9.9"}, {"-9.9"})
+    assert result.delivered == 1
+
+
 @pytest.mark.parametrize("scale", [None, 2])
 def test_floats_are_compared_by_all_their_digits_however_the_databases_show_them(
     spark: SparkSession, postgres_database: Callable[..., str], scale: int | None

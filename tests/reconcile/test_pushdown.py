@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
+import pytest
 import sqlalchemy as sa
 
 from mercury.reconcile import Column, Config, Table, Verdict, reconcile
@@ -22,16 +24,25 @@ if TYPE_CHECKING:
 
 #: For each kind a column, and values that all differ; the first is what the hash of a null substitutes.
 VALUES = {
-    Kind.INTEGER: ("bigint", "0", "1", "-1"),
-    Kind.DECIMAL: ("numeric", "0", "1.5", "'NaN'"),
+    Kind.INTEGER: ("bigint", "0", "1", "-1", "4294967295", "4294967296", "9223372036854775807", "-9223372036854775808"),
+    Kind.DECIMAL: (
+        *("numeric", "0", "1.5", "-1.5", "15", "10", "-10", "100000", "'NaN'", "'Infinity'", "'-Infinity'"),
+        *("9223372036854775808", "1e-10", "-1e-10"),
+    ),
     Kind.TEXT: ("text", "''", "'a'", "'A'"),
-    Kind.TIMESTAMP: ("timestamptz", "'epoch'", "'2026-01-02 03:04:05.678+00'", "'infinity'"),
+    Kind.TIMESTAMP: (
+        *("timestamptz", "'epoch'", "'2026-01-02 03:04:05.678+00'", "'infinity'", "'-infinity'"),
+        # One microsecond, 2**32 microseconds and one less than none, counted from 2000 as PostgreSQL does.
+        *("'2000-01-01 00:00:00.000001+00'", "'2000-01-01 01:11:34.967296+00'", "'1999-12-31 23:59:59.999999+00'"),
+        *("'2000-01-01 01:11:34.967295+00'", "'4713-01-01 BC'", "'200000-12-31 23:59:59.999999+00'"),
+        "'200000-12-31 23:59:59.999998+00'",
+    ),
     Kind.UUID: ("uuid", "'00000000-0000-0000-0000-000000000000'", "'00000000-0000-0000-0000-000000000001'"),
     Kind.JSON: ("jsonb", "'null'", "'{}'", "'[]'", "'[1]'", "'[[]]'", "'[{}]'", "'[[1], 2]'", "'[1, [2]]'"),
     Kind.BOOLEAN: ("boolean", "false", "true"),
     Kind.DATE: ("date", "'epoch'", "'2026-01-02'"),
     Kind.BYTES: ("bytea", "''", "'\\x00ff'"),
-    Kind.FLOAT: ("float8", "0", "0.1"),
+    Kind.FLOAT: ("float8", "0", "0.1", "-0.1", "'NaN'", "'Infinity'", "'-Infinity'"),
 }
 
 
@@ -39,11 +50,11 @@ def named(kind: Kind) -> str:
     return f"c_{kind.value}"
 
 
-def hashes(url: str, kinds: tuple[Kind, ...], *, copies: int = 1) -> list[int]:
+def hashes(url: str, kinds: tuple[Kind, ...], *, copies: int = 1, scale: int | None = None) -> list[int]:
     """The hash of each row of the table, in the order of insertion; each column is hashed ``copies`` times."""
     with held(url, "t", None) as source:
         natives = source.natives([named(kind) for kind in kinds])
-        fields = tuple(Field(name=named(kind), kind=kind) for kind in kinds) * copies
+        fields = tuple(Field(name=named(kind), kind=kind, scale=scale) for kind in kinds) * copies
         side = Side(place=source.place, key=fields, compare=(), natives=tuple(natives.items()), slices=())
         query = sa.select(row_hash(side, fields)).select_from(source.place.from_clause()).order_by(sa.column("id"))
         return list(source.connection.execute(query).scalars())
@@ -65,16 +76,51 @@ def test_rows_that_differ_in_one_value_or_in_a_null_have_different_hashes(
     assert len(set(hashes(url, kinds, copies=CHAIN // len(kinds) + 1))) == len(rows), "a row of several chains"
 
 
-def test_two_rows_that_swap_a_value_change_the_sum_of_the_hashes(postgres_database: Callable[..., str]) -> None:
+def test_floats_that_are_rounded_differ_by_their_sign(postgres_database: Callable[..., str]) -> None:
     url = postgres_database()
-    for kind in (Kind.TEXT, Kind.BYTES):
-        with changed(url) as connection:
-            connection.execute(sa.text("drop table if exists t"))
-            columns = f"id int, c_integer bigint, {named(kind)} {VALUES[kind][0]}"
-            connection.execute(sa.text(f"create table t ({columns})"))
-            connection.execute(sa.text("insert into t values (1, 1, 'a'), (2, 2, 'b'), (3, 1, 'b'), (4, 2, 'a')"))
-        first, second, third, fourth = hashes(url, (Kind.INTEGER, kind))
-        assert first + second != third + fourth
+    with changed(url) as connection:
+        connection.execute(sa.text("create table t (id serial, c_float float8)"))
+        connection.execute(sa.text("insert into t (c_float) values (1.04), (1.01), (-1.01), ('NaN'), ('Infinity')"))
+    one, again, *others = hashes(url, (Kind.FLOAT,), scale=1)
+    assert one == again
+    assert len({one, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "one", "other"),
+    [
+        (Kind.TEXT, "'a'", "'b'"),
+        (Kind.BYTES, "'a'", "'b'"),
+        (Kind.DECIMAL, "10", "100000"),
+        (Kind.DECIMAL, "0", "'NaN'"),
+        (Kind.INTEGER, "1", "4294967296"),
+    ],
+)
+def test_two_rows_that_swap_a_value_change_the_sum_of_the_hashes(
+    postgres_database: Callable[..., str], kind: Kind, one: str, other: str
+) -> None:
+    url = postgres_database()
+    with changed(url) as connection:
+        connection.execute(sa.text(f"create table t (id serial, c_uuid uuid, {named(kind)} {VALUES[kind][0]})"))
+        for value in (one, other):
+            rows = f"select lpad(i::text, 32, '0')::uuid, {value} from generate_series(1, 10) i"
+            connection.execute(sa.text(f"insert into t (c_uuid, {named(kind)}) {rows}"))
+    found = hashes(url, (Kind.UUID, kind))
+    swapped = [mine - its for mine, its in zip(found[:10], found[10:], strict=True)]
+    assert all(one != other for one, other in itertools.combinations(swapped, 2))
+
+
+@pytest.mark.parametrize("copies", [1, 2 * CHAIN], ids=["one chain", "chains with the same values"])
+def test_many_rows_have_as_many_hashes(postgres_database: Callable[..., str], copies: int) -> None:
+    """With 32 bits some ten pairs of 300,000 rows would have one hash."""
+    url, slow = postgres_database(), copies == 1
+    rows = 300_000 if slow else 1000
+    with changed(url) as connection:
+        connection.execute(sa.text("create table t (id int, c_integer bigint, c_boolean boolean)"))
+        connection.execute(sa.text(f"insert into t select i, i, true from generate_series(1, {rows}) i"))
+    kinds = (Kind.INTEGER, Kind.BOOLEAN) if slow else (Kind.INTEGER,)
+    different = len(set(hashes(url, kinds, copies=copies)))
+    assert different == rows
 
 
 #: The kinds that PostgreSQL hashes as a record only.
