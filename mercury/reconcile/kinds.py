@@ -240,7 +240,8 @@ def _json_text(value: Any) -> str:
         return "[" + ",".join(map(_json_text, value)) + "]"
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         return _decimal_text(decimal(value), None)
-    return json.dumps(value, ensure_ascii=False, default=str)
+    # A lone surrogate stays an escape sequence: it has no UTF-8, so no file could hold it.
+    return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8", "backslashreplace").decode()
 
 
 def _date(value: Any) -> datetime.date:

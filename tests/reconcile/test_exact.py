@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
 
@@ -38,6 +40,32 @@ def test_json_of_two_postgresql_databases_is_compared_exactly(
         assert bool(result.computed_here) == (len(compare) > 1)
         assert keys(result, Verdict.ALTERED) == {str(number) for number in range(len(same_values), len(rows))}
         assert result.delivered == len(same_values)
+
+
+@pytest.mark.parametrize("differing", [False, True], ids=["equal", "differing"])
+def test_json_that_is_no_jsonb_is_compared(
+    spark: SparkSession, postgres_database: Callable[..., str], tmp_path: Path, differing: bool
+) -> None:
+    """PostgreSQL's json is a text; the cast of some of these to jsonb is an error, which would end the comparison."""
+    values = ('"\\u0000"', '"\\ud800"', "1e200000", '{"\\udc00": [1]}')
+    urls = postgres_database(), postgres_database()
+    for url in urls:
+        run(url, "create table t (id integer, j json)")
+        with changed(url) as connection:
+            for number, text in enumerate(values):
+                connection.exec_driver_sql("insert into t values (%s, %s)", (number, text))
+    if differing:
+        with changed(urls[1]) as connection:
+            connection.exec_driver_sql("update t set j = %s where id = 1", ('"\\ud801"',))
+            connection.exec_driver_sql("update t set j = %s where id = 3", ('{"\\udc00": [2]}',))
+    given = Config(client=table(urls[0], "t"), server=table(urls[1], "t"), key=same("id"), compare=same("j"))
+    result = reconcile(replace(given, out=tmp_path), spark=spark)
+    assert result.computed_here == "j is JSON, which has no hash"
+    assert keys(result, Verdict.ALTERED) == ({"1", "3"} if differing else set())
+    assert result.delivered == (2 if differing else 4)
+    found = pq.read_table(tmp_path / "differences.parquet").to_pylist()
+    assert {row["server"]["j"] for row in found} == ({'"\\ud801"', '{"\\udc00":[2]}'} if differing else set())
+    assert ("\\ud801" in (tmp_path / "differences.csv").read_text(encoding="utf-8")) == differing
 
 
 def test_numbers_and_times_that_one_hash_of_postgresql_takes_for_equal_are_altered(

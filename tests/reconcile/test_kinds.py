@@ -76,6 +76,15 @@ def test_a_short_number_does_not_fill_the_memory(kind: Kind) -> None:
     assert len(huge or "") < 100
 
 
+def test_json_with_half_a_character_can_be_written_and_equals_no_other() -> None:
+    field = Field(name="x", kind=Kind.JSON)
+    halves = ['["\\ud800"]', '["\\udc00"]', '["\\\\ud800"]', '{"\\ud800": 1}', '{"\\\\ud800": 1}']
+    texts = [canonical(each, field) for each in halves]
+    assert len({(text or "").encode() for text in texts}) == len(halves)
+    assert canonical('["\\uD800"]', field) == texts[0]
+    assert canonical('"\\ud83d\\ude00"', field) == canonical('"\U0001f600"', field), "two halves are a character"
+
+
 def test_json_that_is_nested_too_deeply_keeps_its_text() -> None:
     text = "[" * 100_000
     assert canonical(text, Field(name="x", kind=Kind.JSON)) == text
