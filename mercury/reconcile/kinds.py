@@ -19,6 +19,8 @@ from zoneinfo import ZoneInfo
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 MICROSECOND = datetime.timedelta(microseconds=1)
+#: The time from which PostgreSQL counts, in microseconds since the epoch.
+Y2000 = (datetime.datetime(2000, 1, 1, tzinfo=datetime.UTC) - EPOCH) // MICROSECOND
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
 #: Digits of precision, more than any database's decimals have.
@@ -116,21 +118,29 @@ def decimal(value: Any) -> Decimal:
 
 
 def microseconds(value: Any, field: Field) -> int:
-    """A point in time as microseconds since the epoch, rounded to the field's digits.
+    """A point in time as microseconds since the epoch, rounded to the field's digits, with halves away from 2000 as
+    PostgreSQL rounds.
 
     :raises ValueError: the value is not a time.
     """
     if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
         count = int((decimal(value) * 1_000_000).to_integral_value(ROUND_HALF_UP))
     else:
-        moment = _moment(value)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=ZoneInfo(field.zone))
-        count = (moment - EPOCH) // MICROSECOND
+        count = max((moment - EPOCH) // MICROSECOND for moment in _zoned(_moment(value), field.zone))
     if field.scale is None or field.scale >= 6:
         return count
     step: int = 10 ** (6 - field.scale)
-    return (count + step // 2) // step * step
+    past = (abs(count - Y2000) + step // 2) // step * step
+    return Y2000 + (past if count >= Y2000 else -past)
+
+
+def _zoned(moment: datetime.datetime, zone: str) -> tuple[datetime.datetime, ...]:
+    """The moments that a time may be. One without a zone may be two where the zone's clock was changed; PostgreSQL
+    takes the later one, both of a time that there was twice and of one that was skipped.
+    """
+    if moment.tzinfo is not None:
+        return (moment,)
+    return tuple(moment.replace(tzinfo=ZoneInfo(zone), fold=fold) for fold in (0, 1))
 
 
 def instant_text(count: int) -> str:

@@ -97,6 +97,27 @@ RECONCILES = (
         "test_kinds.py::test_json_with_half_a_character_can_be_written_and_equals_no_other",
     ),
     reconciler(
+        "a time that there was twice is the later one",
+        "kinds:_zoned",
+        "for fold in (0, 1)",
+        "for fold in (0,)",
+        "test_exact.py::test_times_are_read_and_rounded_as_postgresql_does[times]",
+    ),
+    reconciler(
+        "a time that was skipped is the later one",
+        "kinds:_zoned",
+        "for fold in (0, 1)",
+        "for fold in (1,)",
+        "test_exact.py::test_times_are_read_and_rounded_as_postgresql_does[times]",
+    ),
+    reconciler(
+        "halves are rounded away from 2000",
+        "kinds:microseconds",
+        "(past if count >= Y2000 else -past)",
+        "(count - Y2000 + step // 2) // step * step",
+        "test_exact.py::test_times_are_read_and_rounded_as_postgresql_does[halves]",
+    ),
+    reconciler(
         "JSON as PostgreSQL wrote it",
         "source:_read_texts",
         'adapters.register_loader("jsonb", TextLoader)',

@@ -12,6 +12,9 @@ import pytest
 import sqlalchemy as sa
 
 from mercury.reconcile import Column, Config, Verdict, reconcile
+from mercury.reconcile.kinds import Field, Kind, canonical
+from mercury.reconcile.pushdown import value
+from mercury.reconcile.source import held
 from tests.reconcile.shop import changed, keys
 from tests.reconcile.test_databases import run, same, table
 
@@ -104,6 +107,44 @@ def test_keys_that_differ_in_their_sign_are_different_keys(
     result = reconcile(given, spark=spark)
     assert (keys(result, Verdict.MISSING), keys(result, Verdict.UNEXPECTED)) == ({"9.9"}, {"-9.9"})
     assert result.delivered == 1
+
+
+#: Around the changes of the clock: twice an hour, an hour skipped, half an hour, a change of the standard time, a day.
+CHANGES = (
+    *(("Europe/Berlin", f"2026-10-25 0{hour}:30") for hour in range(1, 5)),
+    *(("Europe/Berlin", f"2026-03-29 0{hour}:30") for hour in range(1, 5)),
+    *(("Europe/Dublin", f"2026-{day} 01:30") for day in ("10-25", "03-29")),
+    *(("Australia/Lord_Howe", f"2026-{day}") for day in ("04-05 01:45", "10-04 02:15")),
+    *(("Europe/Moscow", f"{day} 0{hour}:30") for day in ("2014-10-26", "2011-03-27") for hour in (1, 2)),
+    *(("Pacific/Apia", f"2011-12-{day} 12:00") for day in (29, 30, 31)),
+)
+HALVES = tuple(
+    (scale, f"{day} 23:59:58{fraction}")
+    for day in ("1950-01-01", "1985-06-01", "1999-12-31", "2000-01-01", "2026-01-01")
+    for scale, fraction in ((0, ".5"), (0, ".499999"), (0, ".500001"), (1, ".25"), (3, ".0005"), (5, ".000005"))
+)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(Field(name="at", kind=Kind.TIMESTAMP, zone=zone), text) for zone, text in CHANGES],
+        [(Field(name="at", kind=Kind.TIMESTAMP, scale=scale), text) for scale, text in HALVES],
+    ],
+    ids=["times", "halves"],
+)
+def test_times_are_read_and_rounded_as_postgresql_does(
+    postgres_database: Callable[..., str], fields: list[tuple[Field, str]]
+) -> None:
+    """Otherwise a row would have one verdict from the databases' checksums and another from its values."""
+    url = postgres_database()
+    run(url, "create table t (at timestamp)")
+    with held(url, "t", None) as source:
+        native = source.natives(["at"])["at"]
+        for field, text in fields:
+            row = sa.select(sa.cast(sa.literal(text, sa.Text), sa.DateTime).label("at")).subquery()
+            moment = source.connection.execute(sa.select(value(field, native)).select_from(row)).scalar_one()
+            assert canonical(text, field) == canonical(moment, field), (field, text)
 
 
 @pytest.mark.parametrize("scale", [None, 2])

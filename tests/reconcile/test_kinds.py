@@ -108,6 +108,9 @@ def test_null_equals_only_null(kind: Kind) -> None:
         (Kind.TIMESTAMP, 0, NOON, "2026-07-01T12:00:01Z"),
         (Kind.TIMESTAMP, 3, NOON + datetime.timedelta(microseconds=499), "2026-07-01T12:00:00.5Z"),
         (Kind.TIMESTAMP, 6, NOON, "2026-07-01T12:00:00.5Z"),
+        (Kind.TIMESTAMP, 0, "1999-12-31 23:59:58.5", "1999-12-31T23:59:58Z"),
+        (Kind.TIMESTAMP, 0, "1969-12-31 23:59:58.500001", "1969-12-31T23:59:59Z"),
+        (Kind.TIMESTAMP, 1, "1969-12-31 23:59:58.25", "1969-12-31T23:59:58.2Z"),
     ],
 )
 def test_a_scale_rounds_half_away(kind: Kind, scale: int, value: Any, text: str) -> None:
