@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import datetime
 import itertools
 import re
 from collections import defaultdict
@@ -11,15 +12,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
-from mercury.reconcile.kinds import Kind, canonical
+from mercury.reconcile.kinds import Field, Kind, canonical
 from mercury.reconcile.order import Run
 from mercury.reconcile.places import Found, Places, Where
 from mercury.reconcile.plan import Plan, Side, key_text
 from mercury.reconcile.result import Difference, Result
-from mercury.reconcile.source import connected, translating
+from mercury.reconcile.source import Native, connected, stream, translating
 from mercury.reconcile.verdicts import Judged, Key, Verdict
 
 #: Keys that are looked up in the stores with one query.
@@ -135,36 +137,94 @@ def current_client_keys(plan: Plan) -> Callable[[Sequence[Key]], Collection[Key]
     columns: list[sa.ColumnElement[Any]] = [sa.column(field.name) for field in side.key]
 
     def query(keys: Sequence[Key]) -> Collection[Key]:
-        texts = sorted({key[0] for key in keys if key[0] is not None})
-        narrowed = _among(side, texts)
-        if narrowed is None or not texts:
+        narrowed = _among(side, keys)
+        if narrowed is None:
             return ()
         statement = sa.select(*columns).select_from(side.place.from_clause()).where(*side.place.conditions(), narrowed)
+        wanted = set(keys)
         with connected(side.place.url) as connection, translating(side.place.table):
-            rows = connection.execute(statement)
-            return {tuple(canonical(value, field) for value, field in zip(row, side.key, strict=True)) for row in rows}
+            # The condition may be true for many rows with other keys.
+            rows = itertools.chain.from_iterable(stream(connection, statement))
+            found = (tuple(canonical(value, field) for value, field in zip(row, side.key, strict=True)) for row in rows)
+            return wanted.intersection(found)
 
     return query
 
 
-def _among(side: Side, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
-    """The condition for rows whose first key column has one of these canonical texts.
+def _among(side: Side, keys: Sequence[Key]) -> sa.ColumnElement[bool] | None:
+    """A condition that rows with one of these keys fulfil, and few others: on the first column that has one.
 
-    ``None`` = SQL has no such condition for the column's kind.
+    ``None`` = no column has one.
     """
-    field = side.key[0]
-    native = side.native(field.name).kind
+    for index, field in enumerate(side.key):
+        texts = sorted({text for key in keys if (text := key[index]) is not None})
+        narrowed = _of_column(field, side.native(field.name), texts)
+        if narrowed is not None:
+            conditions = [narrowed] if texts else []
+            if any(key[index] is None for key in keys):
+                conditions.append(sa.column(field.name).is_(None))
+            return sa.or_(*conditions)
+    return None
+
+
+def _of_column(field: Field, native: Native, texts: Sequence[str]) -> sa.ColumnElement[bool] | None:
+    """The condition that a column has one of these canonical texts; ``None`` = SQL has no such condition for its
+    kind."""
     column: sa.ColumnElement[Any] = sa.column(field.name)
-    match field.kind:
-        case Kind.INTEGER if native in (Kind.INTEGER, Kind.DECIMAL):
-            return column.in_([int(text) for text in texts if text.lstrip("-").isdigit()])
-        case Kind.TEXT | Kind.INTEGER if Kind.TEXT in (field.kind, native):
-            # PostgreSQL compares no text with an integer. An integer in another notation is not found.
-            return column.in_(texts)
-        case Kind.UUID:
+    match field.kind, native.kind:
+        case Kind.INTEGER | Kind.DECIMAL, Kind.INTEGER | Kind.DECIMAL:
+            return _of_numbers(field, native, texts)
+        case Kind.DATE, Kind.DATE:
+            return sa.column(field.name, sa.Date).in_(list(_parsed(texts, datetime.date.fromisoformat)))
+        case Kind.TIMESTAMP, Kind.TIMESTAMP:
+            return _of_times(field, native, texts)
+        case Kind.UUID, _:
             return sa.func.lower(sa.cast(column, sa.String(36))).in_(texts)
+        case Kind.TEXT | Kind.INTEGER | Kind.DECIMAL | Kind.DATE, Kind.TEXT:
+            # PostgreSQL compares no text with an integer. A number in another notation is not found.
+            return (sa.func.rtrim(column) if field.trim else column).in_(texts)
+        case Kind.TEXT, _:
+            return sa.cast(column, sa.Text).in_(texts)
         case _:
             return None
+
+
+def _of_numbers(field: Field, native: Native, texts: Sequence[str]) -> sa.ColumnElement[bool]:
+    numbers = [each for each in _parsed(texts, Decimal) if each.is_finite()]
+    if field.scale is not None and native.kind is Kind.DECIMAL:
+        step = Decimal(1).scaleb(-field.scale)
+        return _between(sa.column(field.name, sa.Numeric), [(each - step, each + step) for each in numbers])
+    # As integers: compared with decimals, PostgreSQL finds no integer by an index, and SQLite's driver has only floats.
+    whole = [each for each in numbers if abs(each) < 2**63 and each == int(each)]
+    among = sa.column(field.name, sa.BigInteger).in_(list(map(int, whole)))
+    if native.kind is Kind.INTEGER:
+        return among
+    return sa.or_(among, sa.column(field.name, sa.Numeric).in_([each for each in numbers if each not in whole]))
+
+
+def _of_times(field: Field, native: Native, texts: Sequence[str]) -> sa.ColumnElement[bool]:
+    zone = datetime.UTC if native.zoned else ZoneInfo(field.zone)
+    step = datetime.timedelta(seconds=0 if field.scale is None else 10**-field.scale)
+
+    def bounds(text: str) -> tuple[datetime.datetime, datetime.datetime]:
+        moment = datetime.datetime.fromisoformat(text).astimezone(zone)
+        moment = moment if native.zoned else moment.replace(tzinfo=None)
+        return moment - step, moment + step
+
+    return _between(sa.column(field.name, sa.DateTime(timezone=native.zoned)), list(_parsed(texts, bounds)))
+
+
+def _between(column: sa.ColumnElement[Any], bounds: Sequence[tuple[Any, Any]]) -> sa.ColumnElement[bool]:
+    if all(low == high for low, high in bounds):
+        return column.in_([low for low, _ in bounds])
+    return sa.or_(*(column.between(low, high) for low, high in bounds))
+
+
+def _parsed(texts: Sequence[str], parse: Callable[[str], Any]) -> Iterator[Any]:
+    """The values of these texts, without those that do not fit their kind."""
+    for text in texts:
+        with contextlib.suppress(ValueError, ArithmeticError):
+            yield parse(text)
 
 
 # --- the file --------------------------------------------------------------------------------------------------------

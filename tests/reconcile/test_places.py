@@ -353,6 +353,76 @@ def test_rows_that_are_newer_than_the_clients_snapshot_are_not_unexpected(
     ]
 
 
+@dataclass(frozen=True)
+class Newer:
+    """A client's table, rows that are added to it after its snapshot, their keys, and one that it never has."""
+
+    columns: str
+    rows: str
+    keys: tuple[tuple[str | None, ...], ...]
+    never: tuple[str | None, ...]
+    server: str = ""
+    #: Of the first column.
+    scale: int | None = None
+    zone: str = "UTC"
+    sqlite: bool = False
+
+
+NEWER = {
+    "integer": Newer("a bigint", "(4), (5000000000)", (("4",), ("5000000000",)), ("7",)),
+    "decimal": Newer("a numeric", "(9.90), (4), (2e19)", (("9.9",), ("4",), (f"2{'0' * 19}",)), ("-9.9",)),
+    "decimal of an integer": Newer("a bigint", "(4)", (("4",),), ("4.5",), server="a numeric"),
+    "rounded decimal": Newer("a numeric", "(9.94)", (("9.9",),), ("9.8",), scale=1),
+    "date": Newer("a date", "('2026-07-01')", (("2026-07-01",),), ("2026-07-02",)),
+    "time": Newer(
+        "a timestamptz", "('2026-07-01 12:00:00.5+00')", (("2026-07-01T12:00:00.5Z",),), ("2026-07-01T12:00:00Z",)
+    ),
+    "time without a zone": Newer(
+        "a timestamp", "('2026-07-01 14:00')", (("2026-07-01T12:00:00Z",),), ("infinity",), zone="Europe/Berlin"
+    ),
+    "rounded time": Newer(
+        "a timestamp", "('2026-07-01 11:59:59.6')", (("2026-07-01T12:00:00Z",),), ("2026-07-01T11:59:59Z",), scale=0
+    ),
+    "uuid": Newer(
+        "a uuid", "('00112233-4455-6677-8899-AABBCCDDEEFF')",
+        (("00112233-4455-6677-8899-aabbccddeeff",),), ("00112233-4455-6677-8899-aabbccddeefe",),
+    ),
+    "date and integer as texts": Newer("a date", "('2026-07-01')", (("2026-07-01",),), ("7",), server="a integer"),
+    "no condition for the first column": Newer(
+        "a boolean, b numeric", "(true, 9.9)", (("true", "9.9"),), ("false", "9.9")
+    ),
+    "null in the first column": Newer(
+        "a text, b integer", "(null, 4), ('x', 4)", ((None, "4"), ("x", "4")), (None, "5")
+    ),
+    "decimal of SQLite": Newer(
+        "a numeric", "(9.90), (4), (9007199254740993)", (("9.9",), ("4",), ("9007199254740993",)), ("-9.9",),
+        sqlite=True,
+    ),
+    "date of SQLite": Newer("a date", "('2026-07-01')", (("2026-07-01",),), ("2026-07-02",), sqlite=True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("newer", NEWER.values(), ids=list(NEWER))
+def test_newer_rows_are_found_by_keys_of_each_kind(
+    postgres_database: Callable[..., str], tmp_path: Path, newer: Newer
+) -> None:
+    (tmp_path / "client.db").touch()
+    client = f"sqlite:///{tmp_path / 'client.db'}" if newer.sqlite else postgres_database()
+    server = postgres_database()
+    for url, columns in ((client, newer.columns), (server, newer.server or newer.columns)):
+        with changed(url) as connection:
+            connection.execute(sa.text(f"create table t ({columns})"))
+    names = [column.split()[0] for column in newer.columns.split(", ")]
+    key = [Column(client=name, server=name) for name in names]
+    key[0] = replace(key[0], scale=newer.scale, client_zone=newer.zone)
+    given = Config(client=Table(url=client, name="t"), server=Table(url=server, name="t"), key=tuple(key), compare=())
+    with held(client, "t", None) as ours, held(server, "t", None) as theirs:
+        plan, *_ = make_plan(given, ours, theirs, 2)
+    with changed(client) as connection:
+        connection.execute(sa.text(f"insert into t values {newer.rows}"))
+    assert current_client_keys(plan)([*newer.keys, newer.never]) == set(newer.keys)
+
+
 @pytest.mark.parametrize(("client_type", "server_type"), [("text", "integer"), ("text", "text"), ("integer", "text")])
 def test_newer_rows_are_found_by_keys_that_one_side_stores_as_texts(
     postgres_database: Callable[..., str], client_type: str, server_type: str
