@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import TIMESTAMP
 
 from mercury.reconcile.kinds import Field, Kind
 from mercury.reconcile.plan import Ranges, Side
@@ -141,7 +142,7 @@ def value(field: Field, native: Native) -> sa.ColumnElement[Any]:
         case Kind.TIMESTAMP:
             moment = column if native.zoned else sa.func.timezone(sa.literal(field.zone, sa.Text), column)
             digits = field.scale if field.scale is not None and field.scale < 6 else None
-            return sa.cast(moment, sa.dialects.postgresql.TIMESTAMP(timezone=True, precision=digits))
+            return sa.cast(moment, TIMESTAMP(timezone=True, precision=digits))
         case Kind.BOOLEAN | Kind.DATE | Kind.UUID | Kind.BYTES | Kind.JSON:
             return column
 

@@ -9,6 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 
 from mercury.reconcile import order, pushdown
 from mercury.reconcile.checksums import NO_RANGE
@@ -71,7 +72,7 @@ def of_slice(request: Request, portion: Portion) -> Iterator[Row]:
     by_database = plan.pushed_down and request.ranges is not None and NO_RANGE not in request.ranges
     if by_database:
         numbers = "{" + ",".join(map(str, sorted(request.ranges or ()))) + "}"
-        wanted = sa.any_(sa.cast(sa.literal(numbers, sa.Text), sa.dialects.postgresql.ARRAY(sa.BigInteger)))
+        wanted = sa.any_(sa.cast(sa.literal(numbers, sa.Text), ARRAY(sa.BigInteger)))
         where = [*where, pushdown.range_of(side, plan.ranges) == wanted]
     with connected(side.place.url, side.place.snapshot) as connection, translating(side.place.table):
         for row in _read(connection, request, portion.side, where):
