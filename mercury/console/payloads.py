@@ -1,11 +1,13 @@
-"""Payloads for people: XML with an element a line, or the text as it is."""
+"""Payloads for people: XML with an element a line, or the text as it is; and as a text that they change."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from xml.parsers import expat
 
+from mercury.errors import PayloadError
 from mercury.texts import printable
+from mercury.wire.payload import canonical
 
 #: Bytes of a payload that a page shows, and the depth of its elements up to which it is indented.
 MOST, DEEPEST = 128 * 1024, 60
@@ -28,6 +30,26 @@ def shown(payload: bytes) -> Shown:
     if len(payload) > MOST:
         return Shown(_safe(payload[:MOST]), len(payload), cut=True)
     return Shown(printable(indented(payload) or _safe(payload), lines=True), len(payload))
+
+
+def editable(payload: bytes) -> str:
+    """A stored payload as the text of a form: sent back unchanged, it is the same document.
+
+    So it is not indented: blanks between elements may mean something, and a signature covers them. Invisible characters
+    and direction marks are character references, unless they stand where XML has none, as in a comment.
+    """
+    text = payload.decode("utf-8", "replace").replace("\r\n", "\n").replace("\r", "\n")  # as XML and browsers read them
+    if printable(text, lines=True) == text:
+        return text
+    written = "".join(_referenced(each) for each in text)
+    try:
+        return written if canonical(written) == canonical(text) else text
+    except PayloadError:
+        return text
+
+
+def _referenced(character: str) -> str:
+    return character if printable(character, lines=True) == character else f"&#x{ord(character):X};"
 
 
 def indented(payload: bytes) -> str | None:

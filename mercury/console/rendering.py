@@ -11,7 +11,7 @@ from importlib.resources import files
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from mercury.console.visits import link
 from mercury.storage.searching import Count
@@ -51,6 +51,7 @@ class Templates:
             "shortened": shortened,
             "size": size,
             "pretty": pretty,
+            "unchanged": unchanged,
             "lines": lambda text: printable(str(text), lines=True),
         }
         self._environment.globals |= {"link": link, "version": static_version()}
@@ -72,8 +73,29 @@ class Templates:
 
 
 def _finalize(value: object) -> object:
-    """Leave markup as it is; show invisible characters and direction marks of every other text, to be escaped then."""
+    """Leave markup as it is; show invisible characters and direction marks of every other text, to be escaped then.
+
+    The values of forms are markup: see `unchanged`.
+    """
     return printable(value, lines=True) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def unchanged(value: object) -> Markup:
+    """The value of a field as HTML: the form sends it back as it is.
+
+    What is invisible or changes the direction is a reference, which browsers read as the character. They read those of
+    C1 controls as characters of Windows: these are themselves.
+    """
+    text = str(value)
+    if printable(text, lines=True) == text:
+        return escape(text)
+    return Markup("").join(_referenced(each) for each in text)
+
+
+def _referenced(character: str) -> str:
+    if printable(character, lines=True) == character or "\x80" <= character <= "\x9f":
+        return character
+    return Markup("&#x{:X};").format(ord(character))
 
 
 def thousands(value: object) -> str:

@@ -98,11 +98,12 @@ ALLOWED = MappingProxyType(
             *("mercury.service.paths", "mercury.service.definition", "mercury.settings", "mercury.contract"),
             "mercury.security.settings",
         ),
-        # The web console, on the operator's layer; of the service it has the requests of HTTP.
+        # The web console, on the operator's layer; of the service it has the requests of HTTP, and of the wire the
+        # canonical form of payloads.
         "mercury.console": (
             *("mercury.errors", "mercury.bounded", "mercury.choices", "mercury.texts", "mercury.statemachine"),
             *("mercury.storage", "mercury.engine", "mercury.operations", "mercury.client", "mercury.service"),
-            "mercury.reconcile",
+            *("mercury.reconcile", "mercury.wire.payload"),
         ),
         "mercury.console.settings": ("mercury.errors", "mercury.statemachine"),
         # The half of the facade that hosts.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.mutation.mutant import Change, Mutant
 
 ACCESS, ATTACKS = "tests/console/test_access.py", "tests/console/test_attacks.py"
-FORMS = "tests/console/test_forms.py"
+FORMS, VALUES = "tests/console/test_forms.py", "tests/console/test_values_of_forms.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -75,6 +75,27 @@ CONSOLE = (
         'check(f"the other store that answers for {endpoint}", expected, known.refused or "none")',
         "pass",
         f"{FORMS}::test_a_form_that_is_sent_again_does_nothing_more",
+    ),
+    guard(
+        "references where XML has none",
+        "mercury.console.payloads:editable",
+        "written if canonical(written) == canonical(text) else text",
+        "written",
+        f"{VALUES}::test_a_payload_that_nobody_changes_is_sent_as_the_same_document",
+    ),
+    guard(
+        "direction marks in values of forms",
+        "mercury.console.rendering:unchanged",
+        "if printable(text, lines=True) == text:",
+        "if True:",
+        f"{VALUES}::test_no_direction_mark_stands_in_the_html_of_a_form",
+    ),
+    guard(
+        "values of forms as they are",
+        "mercury.console.rendering:_referenced",
+        'Markup("&#x{:X};").format(ord(character))',
+        "printable(character)",
+        f"{VALUES}::test_an_action_on_a_filter_with_invisible_characters_is_done_to_what_the_question_was_about",
     ),
     guard(
         "open pages get nothing older",

@@ -139,7 +139,6 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
 
     def ask_edit(visit: Visit) -> View:
         letter = one_letter(operations, visit)
-        text = letter.payload.decode("utf-8", "replace")
         return Question(
             title="Edit a copy",
             lines=[
@@ -151,7 +150,7 @@ def add_actions(site: Site, operations: Operations, runner: BulkRunner, patience
             back=link("letter", id=letter.id),
             danger=False,
             box=TWICE if may_take_effect_twice(letter) else None,
-            inputs=(("payload", "Payload", payloads.indented(letter.payload) or text, True),),
+            inputs=(("payload", "Payload", payloads.editable(letter.payload), True),),
         ).view()
 
     for name, ask, act in (
