@@ -46,6 +46,13 @@ DEFAULT_FILE = "mercury.toml"
 #: A file in the folder that the process is started in.
 DEFAULT_STORE = "sqlite:///mercury.db"
 MAX_PORT = 65535
+#: What Kubernetes and Docker add to the environment of a container for each Service beside it.
+_LINKS = re.compile(r"\w+_SERVICE_(HOST|PORT(_\w+)?)|\w+_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?")
+_LINKED = re.compile(r"(tcp|udp|sctp)://")
+_NO_SETTING = (
+    "{}: {!r} is the address of a Service or container of this name and not the setting: set the setting, or keep such "
+    "variables out of the container (Kubernetes: enableServiceLinks: false)"
+)
 #: Settings whose values are never shown.
 SECRETS = frozenset(
     {
@@ -277,6 +284,8 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
     known = {variable(path) for path in leaves} | {"MERCURY_CONFIG"}
     strange = sorted(name for name in environment if name.startswith("MERCURY_") and name not in known)
     for name in strange:
+        if _is_link(name, environment[name]):
+            continue
         # Other variables of this prefix belong to other tools of ours, or are mistakes: only the latter resemble.
         guess = _nearest(name, dict.fromkeys(sorted(known)))
         if guess:
@@ -284,8 +293,11 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
     settings = []
     for path, (kind, default) in leaves.items():
         value, origin = default, "default"
-        if variable(path) in environment:
-            value, origin = from_text(environment[variable(path)], kind, variable(path)), variable(path)
+        name = variable(path)
+        if name in environment and _is_link(name, environment[name]):
+            raise ConfigurationError(_NO_SETTING.format(name, environment[name]))
+        if name in environment:
+            value, origin = from_text(environment[name], kind, name), name
         elif path in values:
             where = f"{read_from}: {path}"
             value, origin = from_toml(values[path], kind, where, secret=path in SECRETS), read_from
@@ -294,6 +306,11 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
         settings.append(Setting(path, value, origin))
     _check(settings)
     return settings
+
+
+def _is_link(name: str, value: str) -> bool:
+    """Whether a variable tells where a Service named ``mercury...`` is, and sets nothing."""
+    return bool(_LINKS.fullmatch(name) or (name.endswith("_PORT") and _LINKED.match(value)))
 
 
 # --- the fields ----------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import yaml
 from fastapi import FastAPI
 
 from mercury import Mercury
+from mercury.errors import ConfigurationError
 from mercury.service.host import TIMEOUT
 from mercury.settings import HttpSettings, Settings, load
 from tests.acceptance.processes import ROOT
@@ -52,6 +53,43 @@ def test_the_environment_has_settings_of_mercury() -> None:
     assert SETTINGS.http.host == "0.0.0.0"
     assert SETTINGS.http.max_connections_per_address == SETTINGS.http.max_connections
     assert SETTINGS.http.status_token is not None, "every pod of the cluster could ask for the status"
+
+
+def links(service: str, port: int = 80) -> dict[str, str]:
+    """The variables that Kubernetes adds for a Service to the containers of its namespace."""
+    name, address = service.upper().replace("-", "_"), "10.96.0.17"
+    to_port = f"{name}_PORT_{port}_TCP"
+    return {
+        f"{name}_SERVICE_HOST": address,
+        f"{name}_SERVICE_PORT": str(port),
+        f"{name}_SERVICE_PORT_HTTP": str(port),
+        f"{name}_PORT": f"tcp://{address}:{port}",
+        to_port: f"tcp://{address}:{port}",
+        f"{to_port}_PROTO": "tcp",
+        f"{to_port}_PORT": str(port),
+        f"{to_port}_ADDR": address,
+    }
+
+
+@pytest.mark.parametrize("service", [document("Service")["metadata"]["name"], "mercury-http", "mercury-store"])
+def test_variables_of_a_service_beside_the_pods_are_no_settings(service: str) -> None:
+    assert load(environment=links(service) | variables()) == SETTINGS
+
+
+def test_a_service_whose_variable_is_that_of_a_setting_is_an_error_that_says_so() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(environment=links("mercury-http"))
+    assert str(caught.value).startswith("MERCURY_HTTP_PORT: 'tcp://10.96.0.17:80' is the address of a Service")
+    assert "enableServiceLinks: false" in str(caught.value)
+
+
+def test_a_mistake_that_looks_like_such_a_variable_is_still_refused() -> None:
+    with pytest.raises(ConfigurationError, match="there is no setting MERCURY_HTPP_PORT"):
+        load(environment={"MERCURY_HTPP_PORT": "8000"})
+
+
+def test_pods_get_no_variables_of_services() -> None:
+    assert POD["enableServiceLinks"] is False
 
 
 def test_passwords_come_from_the_secret() -> None:

@@ -174,4 +174,11 @@ ACCESS = (
         "secret=False",
         "tests/unit/test_settings.py::test_secret_without_quotes_is_refused_and_not_shown",
     ),
+    guard(
+        "variables of a Service beside a pod",
+        "mercury.settings:explain",
+        "        if _is_link(name, environment[name]):\n            continue",
+        "        pass",
+        "tests/unit/test_settings.py::test_variables_of_a_service_named_like_mercury_are_no_settings",
+    ),
 )

@@ -216,6 +216,11 @@ def test_other_peoples_variables_are_none_of_our_business() -> None:
     )
 
 
+def test_variables_of_a_service_named_like_mercury_are_no_settings() -> None:
+    environment = {"MERCURY_PORT": "tcp://10.96.0.17:80", "MERCURY_HTTP_SERVICE_HOST": "10.96.0.17"}
+    assert load(environment=environment) == Settings()
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
