@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mercury.console.settings import MIN_TOKEN, ConsoleSettings
+from mercury.console.settings import ConsoleSettings, check_tokens
 from mercury.engine.address_book import FailoverSettings
 from mercury.engine.addresses import split_url
 from mercury.engine.discovery_settings import DiscoverySettings
@@ -114,8 +114,7 @@ class HttpSettings:
     shutdown_deadline: float = 10.0
 
     def __post_init__(self) -> None:
-        if self.status_token is not None and len(self.status_token) < MIN_TOKEN:
-            raise ConfigurationError(f"status_token: it is shorter than {MIN_TOKEN} characters")
+        check_tokens(status_token=self.status_token)
         if not self.host.strip():
             raise ConfigurationError("host: it is empty; 0.0.0.0 stands for every interface")
         if not 0 <= self.port <= MAX_PORT:
@@ -301,6 +300,8 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
         elif path in values:
             where = f"{read_from}: {path}"
             value, origin = from_toml(values[path], kind, where, secret=path in SECRETS), read_from
+        if path in SECRETS and isinstance(value, str):
+            value = value.strip()  # `echo TOKEN | base64`, as secrets are often made, has a line break
         if path == "address" and isinstance(value, str):
             value = check_address(value, origin)
         settings.append(Setting(path, value, origin))

@@ -11,6 +11,8 @@ from mercury.errors import ConfigurationError, StorageError
 
 #: Seconds that a call may take: longer than the process waits for its store.
 TIMEOUT = 60.0
+#: The last character that a header may have (ISO 8859-1).
+LAST = 0xFF
 
 
 class NoOperatorApi(ConfigurationError):
@@ -27,7 +29,7 @@ def call(at: str, token: str, by: str, name: str, given: Mapping[str, object]) -
     :raises ValueError: another argument is not valid.
     :raises StorageError: nothing answers, or the process cannot read its store now.
     :raises NoOperatorApi: the process does not answer calls.
-    :raises ConfigurationError: the process refuses the token.
+    :raises ConfigurationError: the process refuses the token, or no request can show it.
     """
     from mercury.operations.acting import NotPossible
     from mercury.storage.searching import UnknownPlace
@@ -59,6 +61,16 @@ def _read(body: bytes) -> tuple[Any, str]:
     return value, str(why or "no reason")
 
 
+def bearer(token: str) -> dict[str, str]:
+    """The header that shows a token.
+
+    :raises ConfigurationError: a header cannot have it; the text does not show it.
+    """
+    if not token.isprintable() or any(ord(each) > LAST for each in token):
+        raise ConfigurationError("the token of the settings has characters that a request cannot have")
+    return {"Authorization": f"Bearer {token}"}
+
+
 def _post(at: str, token: str, body: bytes, name: str) -> tuple[int, bytes]:
     import http.client
 
@@ -68,7 +80,7 @@ def _post(at: str, token: str, body: bytes, name: str) -> tuple[int, bytes]:
 
     parts = split_server_url(at)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    headers = bearer(token) | {"Content-Type": "application/json"}
     try:
         with contextlib.closing(kind(parts.netloc, timeout=TIMEOUT)) as connection:
             connection.request("POST", f"{parts.path.rstrip('/')}{paths.OPERATE}/{name}", body, headers)
@@ -76,3 +88,5 @@ def _post(at: str, token: str, body: bytes, name: str) -> tuple[int, bytes]:
             return reply.status, reply.read()
     except (OSError, http.client.HTTPException, UnicodeError) as error:  # UnicodeError: no name of a host
         raise StorageError(f"nothing answers at {at}: {plain(error)}") from error
+    except ValueError:  # its text may have a header, and so the token
+        raise StorageError(f"the request to {at} cannot be written") from None

@@ -327,6 +327,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
     """The status of a running process."""
     import http.client
 
+    from mercury.cli.process_calls import bearer
     from mercury.engine.addresses import split_server_url
     from mercury.engine.runtime.transport import plain
     from mercury.service import paths
@@ -334,7 +335,7 @@ def _ask(at: str) -> list[dict[str, Any]]:
 
     parts = split_server_url(at)
     token = load().http.status_token
-    headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+    headers = bearer(token) if token is not None else {}
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
         with contextlib.closing(kind(parts.netloc, timeout=10.0)) as connection:

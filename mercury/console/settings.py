@@ -45,9 +45,7 @@ class ConsoleSettings:
     reports: str | None = None
 
     def __post_init__(self) -> None:
-        for name, token in (("token", self.token), ("reader_token", self.reader_token)):
-            if token is not None and len(token) < MIN_TOKEN:
-                raise ConfigurationError(f"{name}: it is shorter than {MIN_TOKEN} characters")
+        check_tokens(token=self.token, reader_token=self.reader_token)
         if self.token is not None and self.token == self.reader_token:
             raise ConfigurationError("reader_token: it is the same as console.token")
         above(0, session_lifetime=self.session_lifetime, session_idle=self.session_idle)
@@ -56,3 +54,16 @@ class ConsoleSettings:
             ZoneInfo(self.time_zone)
         except (ZoneInfoNotFoundError, ValueError) as error:
             raise ConfigurationError(f"time_zone: there is no time zone {self.time_zone!r}") from error
+
+
+def check_tokens(**tokens: str | None) -> None:
+    """Check tokens by the names of their settings.
+
+    :raises ConfigurationError: one could be guessed, or cannot be shown in a header; the text does not have it.
+    """
+    for name, token in tokens.items():
+        if token is not None and len(token) < MIN_TOKEN:
+            raise ConfigurationError(f"{name}: it is shorter than {MIN_TOKEN} characters")
+        # What shows it may not have them: headers have no line breaks, and blanks at the ends are cut off.
+        if token is not None and (token != token.strip() or not token.isprintable()):
+            raise ConfigurationError(f"{name}: it has a blank at an end, or a line break or control character")

@@ -181,4 +181,25 @@ ACCESS = (
         "        pass",
         "tests/unit/test_settings.py::test_variables_of_a_service_named_like_mercury_are_no_settings",
     ),
+    guard(
+        "line breaks behind tokens",
+        "mercury.settings:explain",
+        "value = value.strip()",
+        "pass",
+        "tests/unit/test_settings.py::test_a_line_break_behind_a_token_is_not_part_of_it",
+    ),
+    guard(
+        "control characters in tokens",
+        "mercury.console.settings:check_tokens",
+        "(token != token.strip() or not token.isprintable())",
+        "False",
+        "tests/unit/test_settings.py::test_a_token_with_control_characters_is_refused_and_not_shown",
+    ),
+    guard(
+        "tokens in errors of the command line",
+        "mercury.cli.process_calls:bearer",
+        "not token.isprintable() or any(ord(each) > LAST for each in token)",
+        "False",
+        f"{PASSWORDS}::test_token_that_no_request_can_show_is_refused_and_not_shown",
+    ),
 )

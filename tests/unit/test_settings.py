@@ -9,8 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from mercury.console.settings import ConsoleSettings
 from mercury.errors import ConfigurationError, MercuryError
-from mercury.settings import DEFAULT_FILE, Setting, Settings, check_address, explain, load, variable
+from mercury.settings import (
+    DEFAULT_FILE,
+    HttpSettings,
+    Setting,
+    Settings,
+    check_address,
+    explain,
+    load,
+    variable,
+)
 from mercury.statemachine.policy import AcknowledgeAt, DeliveryAssurance, SourcePolicy
 from mercury.statemachine.protocol import RmVersion
 from mercury.statemachine.retransmission import RetransmissionPolicy
@@ -395,6 +405,41 @@ def test_optional_elements_can_be_removed() -> None:
 def test_whole_numbers_are_numbers_too() -> None:
     expires = load(written("[source]\nexpires = 60\n"), NOTHING).source.expires
     assert (expires, type(expires)) == (60.0, float)
+
+
+# --- tokens ----------------------------------------------------------------------------------------------------------
+
+TOKENS = ("console.token", "console.reader_token", "http.status_token")
+TOKEN = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("path", TOKENS)
+def test_a_line_break_behind_a_token_is_not_part_of_it(path: str) -> None:
+    """As in a secret that `echo TOKEN | base64` has made."""
+    section, _, name = path.partition(".")
+    for text in (f"{TOKEN}\n", f"{TOKEN}\r\n", f" {TOKEN} "):
+        assert setting(path, explain(environment={variable(path): text})).value == TOKEN
+        file = written(f'[{section}]\n{name} = """{text}"""\n')
+        assert setting(path, explain(file, NOTHING)).value == TOKEN
+
+
+@pytest.mark.parametrize("path", TOKENS)
+@pytest.mark.parametrize("text", [f"{TOKEN}\n{TOKEN}", f"{TOKEN}\0{TOKEN}", f"{TOKEN}\x1b[2J", f"{TOKEN}\u200f0"])
+def test_a_token_with_control_characters_is_refused_and_not_shown(path: str, text: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{path}: it has .*set by {variable(path)}") as caught:
+        load(environment={variable(path): text})
+    assert TOKEN not in str(caught.value)
+
+
+def test_a_program_that_reads_a_token_with_its_line_break_is_told_so() -> None:
+    for attempt in (
+        lambda: HttpSettings(status_token=f"{TOKEN}\n"),
+        lambda: ConsoleSettings(token=f"{TOKEN}\n"),
+        lambda: ConsoleSettings(reader_token=f" {TOKEN}"),
+    ):
+        with pytest.raises(ConfigurationError, match="token: it has a blank at an end, or a line break") as caught:
+            attempt()
+        assert TOKEN not in str(caught.value)
 
 
 # --- the address -----------------------------------------------------------------------------------------------------
