@@ -94,7 +94,12 @@ class Sessions:
         return replace(session, seen=now) if now >= session.seen + min(RENEWAL, self._idle / 4) else None
 
     def end(self, session: Session, now: float) -> None:
-        """Log out: this process accepts the session's cookies no more."""
+        """Log out: this process accepts the session's cookies no more.
+
+        A session without a user is not remembered: its cookies let no client in, and every visitor can make many.
+        """
+        if session.user is None:
+            return
         self._ended = {each: until for each, until in self._ended.items() if until > now}
         self._ended[session.id] = session.started + self._lifetime
 

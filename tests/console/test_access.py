@@ -146,6 +146,16 @@ def test_after_the_logout_the_old_cookie_is_worth_nothing(browser: Browser) -> N
     assert is_login(browser.get("").text)
 
 
+def test_logouts_of_visitors_who_never_logged_in_are_not_remembered(console: Console, browser: Browser) -> None:
+    for _ in range(3):
+        browser.cookies.clear()
+        visitor = browser.get("login")
+        assert browser.post("logout", visitor.form("login")).status == 200
+    assert not console._site.gate.sessions._ended
+    browser.submit(browser.log_in(), "logout")
+    assert len(console._site.gate.sessions._ended) == 1
+
+
 def test_a_cookie_that_was_changed_is_worth_nothing(browser: Browser) -> None:
     browser.log_in(READER)
     for name, value in dict(browser.cookies).items():

@@ -28,6 +28,13 @@ CONSOLE = (
         f"{ACCESS}::test_a_reader_cannot_write_the_session_of_an_operator_where_operators_have_no_token",
     ),
     guard(
+        "logouts of visitors",
+        "mercury.console.sessions:Sessions.end",
+        "if session.user is None:",
+        "if False:",
+        f"{ACCESS}::test_logouts_of_visitors_who_never_logged_in_are_not_remembered",
+    ),
+    guard(
         "users without a name",
         "mercury.console.site:Site._login",
         "if not clean_name(name):",
