@@ -11,8 +11,12 @@ PARENT_LENGTH, MOST_STATE = 55, 512
 MOST_ENTRIES = 32
 
 _PARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
-#: An entry has no comma, no equals sign in its value, and no control character: nothing that ends a header or a value.
-_ENTRY = re.compile(r"[a-z0-9][a-z0-9_*/@-]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]")
+#: A key is a name, or ``tenant@system``: OpenTelemetry logs a warning for any other. A value has no comma, no equals
+#: sign, and no control character: nothing that ends a header or a value.
+_ENTRY = re.compile(
+    r"(?:[a-z][a-z0-9_*/-]{0,255}|[a-z0-9][a-z0-9_*/-]{0,240}@[a-z][a-z0-9_*/-]{0,13})"
+    r"=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]"
+)
 _ZEROS = re.compile("0*")
 
 

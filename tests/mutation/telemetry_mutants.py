@@ -30,6 +30,13 @@ TELEMETRIES = (
         f"{TRACE}::test_a_state_that_is_not_valid_or_too_long_is_left_out_and_the_trace_stays",
     ),
     telemetry(
+        "a tracestate of a peer may have any key",
+        "statemachine.trace:_ENTRY",
+        "(?:[a-z][a-z0-9_*/-]{0,255}|",
+        "(?:[a-z0-9][a-z0-9_*/-]{0,255}|",
+        f"{TELEMETRY}/test_states_of_peers.py",
+    ),
+    telemetry(
         "the header of an exchange is the trace of each message of its batch",
         "engine.destination.batched:singles",
         "single.http_trace = None",
