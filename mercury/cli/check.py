@@ -14,7 +14,7 @@ from mercury.cli.letter_selection import seconds
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import Format, console, show
 from mercury.errors import ConfigurationError, StorageError
-from mercury.texts import counted
+from mercury.texts import counted, printable
 
 app = typer.Typer(
     help="Checks for monitoring. Exit codes as monitoring plugins have them: 0 ok, 1 warning, 2 critical, 3 unknown.",
@@ -119,5 +119,6 @@ def _end(output: Format, state: State, text: str, **figures: float) -> NoReturn:
     """Print the result, with figures as monitoring plugins print them, and end with its code."""
     value = {"state": state.name.lower(), "text": text, **figures}
     behind = "".join(f" | {name}={figure:g}" for name, figure in figures.items())
-    show(output, value, lambda: console().print(f"{state.name} - {text}{behind}", markup=False))
+    line = printable(text).replace("|", "/")  # a peer's text neither ends the line nor begins the figures
+    show(output, value, lambda: console().print(f"{state.name} - {line}{behind}", markup=False))
     raise typer.Exit(state)

@@ -325,4 +325,11 @@ OPERATIONS = (
         "tests/storage/test_operator_commands.py::"
         "test_pause_of_a_name_that_nobody_hosts_and_nothing_waits_for_is_done_with_a_note",
     ),
+    guard(
+        "figures of a check in a peer's text",
+        "mercury.cli.check:_end",
+        'printable(text).replace("|", "/")',
+        "text",
+        "tests/unit/cli/test_check_lines.py::test_a_line_break_or_bar_in_the_text_ends_no_line_and_begins_no_figures",
+    ),
 )
