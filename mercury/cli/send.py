@@ -109,15 +109,17 @@ def _read(body: str) -> bytes:
 
 def _acknowledged(mercury: Mercury, sender: Sender, receipt: Receipt, deadline: float) -> None:
     """Wait until no message of the key is pending, and print errors meanwhile."""
+    from mercury.storage.letters import LetterFilter
+
     printed = ""
     while sender.pending:
         printed = _print_error(mercury, sender, printed)
         if time.monotonic() >= deadline:
             fail(FAILED, f"not acknowledged in time{_why(mercury, sender)}")
         time.sleep(POLL_INTERVAL)
-    for letter in mercury.dead_letters():
-        if letter.message_id == receipt.message_id:  # another dead letter would be an unsolicited response
-            fail(FAILED, f"not delivered: {letter.reason}{_why(mercury, sender)}")
+    # Another dead letter would be an unsolicited response, or of another command: a store may have many.
+    for letter in mercury.dead_letters(LetterFilter(message_id=receipt.message_id)):
+        fail(FAILED, f"not delivered: {letter.reason}{_why(mercury, sender)}")
 
 
 def _answered(mercury: Mercury, sender: Sender, future: Future[bytes], deadline: float, output: Format) -> None:

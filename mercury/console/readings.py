@@ -25,7 +25,7 @@ class _Reading(Generic[V]):
 
 
 class Readings(Generic[V]):
-    """Keeps the last reading of each page for a time.
+    """Keeps the last reading of each page while it is shared, and what is older not longer than until a page is read.
 
     An open page that follows a request of its own never gets an older reading than that request's.
 
@@ -66,6 +66,10 @@ class Readings(Generic[V]):
         with self._mutex:
             kept = self._kept.pop(page, None) or _Reading()
             self._kept[page] = kept  # the last one of them
+            old = self._monotonic() - self._age
+            for each in self._kept.values():
+                if each.begun is not None and each.begun <= old:
+                    each.value = None  # nobody gets it any more; when it was begun still refuses an older one
             if len(self._kept) > MOST:
                 del self._kept[next(iter(self._kept))]
             return kept

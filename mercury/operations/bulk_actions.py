@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict, replace
 
-from mercury.client.dead_letters import BATCH
 from mercury.operations.acting import NotPossible, entry_of
-from mercury.operations.letter_actions import LetterActions, LetterWork, checked_endpoint
+from mercury.operations.letter_actions import LetterActions, LetterWork, checked_endpoint, first_piece
 from mercury.storage.audit import Actor, TargetKind
 from mercury.storage.bulk import FOLLOWING, MOST_REFUSALS, Bulk, BulkAction, BulkState
 from mercury.storage.letters import LetterFilter
@@ -16,9 +15,6 @@ from mercury.storage.sql.reads import letters
 from mercury.storage.sql.reads.letters import LetterMark
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
-
-#: Bytes of the letters of one piece, from which on it has no further one.
-PIECE_BYTES = 8 * 1024 * 1024
 
 
 class BulkActions:
@@ -86,7 +82,7 @@ class BulkActions:
         return bulk
 
     def advance(self, identifier: int, pieces: int = 1) -> Bulk:
-        """Make the next pieces of a bulk action, each in a transaction of at most `BATCH` letters; fewer, if it ends.
+        """Make the next pieces of a bulk action, each a transaction (`first_piece`); fewer, if it ends.
 
         :returns: how far it is now.
         :raises NotPossible: there is no such bulk action.
@@ -156,7 +152,7 @@ class BulkActions:
 
         :param rest: the letters of the window that are not handled.
         """
-        piece = _first(rest)
+        piece = first_piece(rest)
         if piece:
             work = LetterWork(
                 action=bulk.action,
@@ -204,17 +200,6 @@ def _locked(tx: SqlTransaction, identifier: int) -> Bulk:
     if bulk is None:
         raise NotPossible(f"there is no bulk action {identifier}")
     return bulk
-
-
-def _first(rest: list[LetterMark]) -> list[LetterMark]:
-    """The letters of the next piece."""
-    size, found = 0, []
-    for mark in rest[:BATCH]:
-        found.append(mark)
-        size += mark.size
-        if size >= PIECE_BYTES:
-            break
-    return found
 
 
 def _words(which: LetterFilter) -> dict[str, object]:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from mercury.client.dead_letters import BATCH, order, redrive, refusal, refusals
+from mercury.client.dead_letters import BATCH, redrive, refusal, refusals
 from mercury.engine.addresses import split_url
 from mercury.engine.ids import Ids, RandomIds
 from mercury.errors import ConfigurationError
@@ -14,13 +14,18 @@ from mercury.operations.acting import NotPossible, entry_of
 from mercury.statemachine.effects import Certainty
 from mercury.storage.audit import Actor, AuditEntry, TargetKind
 from mercury.storage.bulk import BulkAction
-from mercury.storage.letters import DeadLetter, Direction, LetterFilter
+from mercury.storage.letters import DeadLetter, Direction
 from mercury.storage.records import Role, SequenceKey
 from mercury.storage.sql import steering
+from mercury.storage.sql.reads import letters
+from mercury.storage.sql.reads.letters import LetterMark
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.sql.transaction import SqlTransaction
 from mercury.wire.payload import check_payload
 from mercury.wire.scan import DEFAULT_LIMITS, limits_of_body
+
+#: Bytes of the letters of one piece, from which on it has no further one.
+PIECE_BYTES = 8 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +57,8 @@ class LetterActions:
     """Actions on dead letters. Each letter is deleted in the transaction that sends, delivers or discards it, with its
     entry in the audit. A crash leaves the rest as dead letters.
 
-    Actions on letters by identifier ignore identifiers of none. Each raises `StorageError` if the store failed; a part
-    of `BATCH` letters may be done then.
+    Actions on letters by identifier ignore identifiers of none. Each raises `StorageError` if the store failed; some
+    pieces (`first_piece`) may be done then.
 
     :param clock: seconds since the epoch.
     """
@@ -141,8 +146,8 @@ class LetterActions:
         :param names: their identifiers, in the order in which they are sent; those of none are ignored.
         """
         now = self._clock()
-        letters = {letter.id: letter for letter in tx.dead_letters.locked(names)}
-        found = [letters[name] for name in names if name in letters]
+        locked = {letter.id: letter for letter in tx.dead_letters.locked(names)}
+        found = [locked[name] for name in names if name in locked]
         why = _refusals(tx, found, work)
         taken = [letter for letter in found if letter.id not in why]
         tx.dead_letters.remove([letter.id for letter in taken])
@@ -155,15 +160,29 @@ class LetterActions:
     def _all(self, names: Iterable[str], work: LetterWork) -> Handled:
         wanted = frozenset(names)
         with self._store.transaction() as tx:
-            found = [letter.id for letter in sorted(tx.dead_letters.find(LetterFilter(ids=wanted)), key=order)]
+            rest = sorted(letters.marks_of(tx, wanted), key=lambda mark: mark.key)
         done: list[str] = []
         refused: list[tuple[str, str]] = []
-        for start in range(0, len(found), BATCH):
+        while rest:
+            piece = first_piece(rest)
             with self._store.transaction() as tx:
-                handled = self.handle(tx, found[start : start + BATCH], work)
+                handled = self.handle(tx, [mark.id for mark in piece], work)
+            rest = rest[len(piece) :]
             done += handled.done
             refused += handled.refused
         return Handled(done=tuple(done), refused=tuple(refused))
+
+
+def first_piece(rest: Sequence[LetterMark]) -> list[LetterMark]:
+    """The first of these letters, as many as one transaction reads with their bodies: at most `BATCH`, and no further
+    one after `PIECE_BYTES`."""
+    size, found = 0, []
+    for mark in rest[:BATCH]:
+        found.append(mark)
+        size += mark.size
+        if size >= PIECE_BYTES:
+            break
+    return found
 
 
 def checked_endpoint(endpoint: str) -> str:
@@ -178,13 +197,13 @@ def checked_endpoint(endpoint: str) -> str:
     return endpoint
 
 
-def _refusals(tx: SqlTransaction, letters: Sequence[DeadLetter], work: LetterWork) -> dict[str, str]:
+def _refusals(tx: SqlTransaction, found: Sequence[DeadLetter], work: LetterWork) -> dict[str, str]:
     """Why some of these letters stay dead letters, by identifier."""
     if work.action is BulkAction.DISCARD:
         return {}
     if work.action is BulkAction.REDIRECT:
-        return refusals(tx, letters, work.allow_duplicate, _not_redirected)
-    return refusals(tx, letters, work.allow_duplicate)
+        return refusals(tx, found, work.allow_duplicate, _not_redirected)
+    return refusals(tx, found, work.allow_duplicate)
 
 
 def _not_redirected(letter: DeadLetter) -> str | None:

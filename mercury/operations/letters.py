@@ -31,7 +31,7 @@ class Letters:
             return letters.groups(tx, which, limit)
 
     def page(self, which: LetterFilter = EVERY_LETTER, after: str | None = None, limit: int = 50) -> Page[DeadLetter]:
-        """Dead letters that match a filter, the oldest first.
+        """Dead letters that match a filter, without their bodies, the oldest first.
 
         :param after: `Page.after` of the page before.
         :raises UnknownPlace: ``after`` is not from a page.
@@ -41,12 +41,12 @@ class Letters:
             return letters.page(tx, which, after, limit)
 
     def find(self, which: LetterFilter = EVERY_LETTER, limit: int = 100) -> list[DeadLetter]:
-        """The first dead letters that match a filter, the oldest first.
+        """The first dead letters that match a filter, without their bodies, the oldest first.
 
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:
-            return tx.dead_letters.find(which, limit)
+            return letters.first(tx, which, limit)
 
     def count(self, which: LetterFilter = EVERY_LETTER) -> list[LetterCount]:
         """The numbers of all dead letters that match a filter, grouped, the highest number first.
@@ -57,7 +57,7 @@ class Letters:
             return tx.dead_letters.count(which)
 
     def one(self, identifier: str) -> DeadLetter | None:
-        """The dead letter with an identifier; ``None`` = there is none.
+        """The dead letter with an identifier, with its body; ``None`` = there is none.
 
         :raises StorageError: the store failed.
         """

@@ -117,7 +117,10 @@ def audit_entry(entry: AuditEntry) -> dict[str, Any]:
 
 
 def letter(found: DeadLetter) -> dict[str, Any]:
-    """A dead letter without its body."""
+    """A dead letter without its body.
+
+    ``damaged`` in a list is what was known when it was added: its body is not read, and not compared with its checksum.
+    """
     return {
         "id": found.id,
         "direction": found.direction.value,

@@ -56,7 +56,7 @@ def begin(prepared: Prepared) -> int:
     with contextlib.closing(open_sql_store(prepared.url)) as store:
         actions = Operations(store, prepared.clock).bulk_actions
         number = actions.begin(BulkAction.REDRIVE, LetterFilter(endpoint=BILLING), Actor("Ada"), reason="it is back").id
-        with patch("mercury.operations.bulk_actions.BATCH", 4):
+        with patch("mercury.operations.letter_actions.BATCH", 4):
             actions.advance(number)
         return actions.stop(number).id
 

@@ -271,7 +271,7 @@ def test_a_bulk_action_that_has_stopped_goes_on_or_is_cancelled(
 def test_an_open_page_shows_how_far_a_bulk_action_is(
     driver: WebDriver, url: str, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mercury.operations.bulk_actions.BATCH", 2)
+    monkeypatch.setattr("mercury.operations.letter_actions.BATCH", 2)
     with operations._store.transaction() as tx:
         tx.dead_letters.add([letter(f"live-{number}") for number in range(4)])
     bulk = operations.bulk_actions.begin(BulkAction.DISCARD, LetterFilter(reason="given up"), Actor("Grace"))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import http.client
 import threading
+import weakref
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -15,8 +19,10 @@ from mercury.operations.overview import StoreView
 from mercury.operations.transactions import InDoubt
 from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
+from mercury.testing.contract.builders import letter
 
 from .browsing import READER, SETTINGS, Browser, console_of, serving
+from .prepared import Prepared
 
 PAGE = ("letters", "", "operator")
 
@@ -87,6 +93,37 @@ def test_a_reading_that_failed_is_made_again() -> None:
     with pytest.raises(ConnectionError):
         readings.shared(PAGE, fail)
     assert readings.shared(PAGE, lambda: 7) == 7
+
+
+def test_a_reading_that_nobody_gets_any_more_is_not_kept() -> None:
+    clock = FakeClock()
+    readings: Readings[set[int]] = Readings(2.0, clock)
+    old = weakref.ref(readings.new(PAGE, lambda: {1}))
+    assert old() is not None, "it is shared"
+    clock.now += 2.0
+    readings.shared(("another",), lambda: {2})
+    gc.collect()
+    assert old() is None
+
+
+def test_the_reading_of_a_dead_letter_keeps_no_body(
+    prepared_store: SqlStore, prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Any] = []
+    new = Readings.new
+
+    def keeping(readings: Readings[Any], page: tuple[str, ...], read: Callable[[], Any]) -> Any:
+        kept.append(new(readings, page, read))
+        return kept[-1]
+
+    monkeypatch.setattr(Readings, "new", keeping)
+    with prepared_store.transaction() as tx:
+        tx.dead_letters.add([letter("a", payload=b"<order>lamp</order>")])
+    with serving(console_of(prepared_store, prepared.clock).application()) as url:
+        browser = Browser(url)
+        browser.log_in(name="Ada")
+        assert "lamp" in browser.get("letter?id=a").words
+    assert (kept[-1].values["letter"].id, kept[-1].values["letter"].payload) == ("a", b"")
 
 
 def test_a_bounded_number_of_readings_is_kept() -> None:

@@ -111,4 +111,18 @@ CONSOLE = (
         "True",
         "tests/console/test_readings.py::test_a_page_that_is_asked_for_is_read_anew_and_open_pages_get_nothing_older",
     ),
+    guard(
+        "a reading that nobody gets",
+        "mercury.console.readings:Readings._of",
+        "each.value = None",
+        "pass",
+        "tests/console/test_readings.py::test_a_reading_that_nobody_gets_any_more_is_not_kept",
+    ),
+    guard(
+        "the reading of a dead letter",
+        "mercury.console.pages.letters:add_pages",
+        'replace(letter, payload=b"", headers=(), to_parameters=())',
+        "letter",
+        "tests/console/test_readings.py::test_the_reading_of_a_dead_letter_keeps_no_body",
+    ),
 )

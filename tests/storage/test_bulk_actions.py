@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -12,15 +12,16 @@ import pytest
 
 from mercury.client.dead_letters import BATCH
 from mercury.operations.acting import NotPossible
-from mercury.operations.bulk_actions import PIECE_BYTES
+from mercury.operations.letter_actions import PIECE_BYTES
 from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
 from mercury.storage.audit import Actor, AuditFilter, TargetKind
 from mercury.storage.bulk import FOLLOWING, SILENCE, BulkAction, BulkState
-from mercury.storage.letters import EVERY_LETTER, Direction, LetterFilter
+from mercury.storage.letters import EVERY_LETTER, DeadLetter, Direction, LetterFilter
 from mercury.storage.opening import open_sql_store
 from mercury.storage.searching import MessageFilter
 from mercury.storage.sql.codec import dead_letter
+from mercury.storage.sql.dead_letters import SqlDeadLetters
 from mercury.storage.sql.store import SqlStore
 from mercury.testing import FakeClock
 from mercury.testing.contract.builders import NOW
@@ -201,7 +202,7 @@ def test_letters_of_one_window_are_handled_by_number_and_windows_follow_each_oth
     store: SqlStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("mercury.storage.sql.reads.letters.MOST_ROWS", 150)
-    monkeypatch.setattr("mercury.operations.bulk_actions.BATCH", 40)
+    monkeypatch.setattr("mercury.operations.letter_actions.BATCH", 40)
     add_letters(store, *(outbound(f"{number:04}", number=number + 1) for number in reversed(range(150))))
     add_letters(store, *(outbound(f"{number:04}", number=number + 1) for number in reversed(range(150, 400))))
     bulk = operations.bulk_actions.begin(REDRIVE, LetterFilter(direction=Direction.OUTBOUND), ADA)
@@ -216,6 +217,23 @@ def test_a_piece_with_large_letters_has_fewer_of_them(store: SqlStore, operation
     add_letters(store, *(replace(outbound(f"{number}"), payload=body) for number in range(5)))
     bulk = operations.bulk_actions.begin(DISCARD, EVERY_LETTER, ADA)
     assert [operations.bulk_actions.advance(bulk.id).done for _ in range(2)] == [3, 5]
+
+
+def test_large_letters_that_are_named_are_locked_in_pieces_too(
+    store: SqlStore, operations: Operations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = b"<a>%s</a>" % (b"x" * (PIECE_BYTES // 3))
+    names = [f"{number}" for number in range(5)]
+    add_letters(store, *(replace(outbound(name, number=9 - int(name)), payload=body) for name in names))
+    read, pieces = SqlDeadLetters.locked, []
+
+    def locked(letters: SqlDeadLetters, some: Sequence[str]) -> list[DeadLetter]:
+        pieces.append(len(some))
+        return read(letters, some)
+
+    monkeypatch.setattr(SqlDeadLetters, "locked", locked)
+    done = operations.letter_actions.redrive([*names, "nobody"], ADA).done
+    assert (done, pieces) == (tuple(reversed(names)), [3, 2])
 
 
 def test_a_letter_that_another_action_has_taken_is_not_counted(store: SqlStore, operations: Operations) -> None:
@@ -260,8 +278,7 @@ def test_a_letter_is_read_with_its_body_once(
         read.append(row["id"])
         return dead_letter(row)
 
-    for module in ("mercury.storage.sql.dead_letters", "mercury.storage.sql.reads.letters"):
-        monkeypatch.setattr(f"{module}.dead_letter", counted)
+    monkeypatch.setattr("mercury.storage.sql.dead_letters.dead_letter", counted)
     assert operations.bulk_actions.advance(bulk.id).done == BATCH
     assert len(read) == BATCH
 

@@ -15,11 +15,11 @@ from mercury.operations.overview import Severity
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.statemachine.retransmission import RetransmissionPolicy
 from mercury.storage.audit import Actor
-from mercury.storage.letters import Direction
+from mercury.storage.letters import Direction, LetterFilter
 from mercury.storage.opening import open_sql_store
 from mercury.storage.records import Channel, OutboundMessage, SequenceKey
 from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter, UnknownPlace
-from mercury.storage.sql.reads import walking
+from mercury.storage.sql.reads import letters, walking
 from mercury.storage.sql.store import SqlStore
 from tests.stores import NewUrl, urls_of
 
@@ -355,13 +355,35 @@ def test_figures_are_exact_up_to_a_limit_and_then_say_that_there_are_more(
 def test_dead_letters_are_grouped_by_reason_and_come_in_pages(pair: Pair) -> None:
     add_letters(pair.client.store, *(outbound(f"{number}") for number in range(5)))
     add_letters(pair.client.store, replace(outbound("x"), reason="another"))
-    letters = seen_by(pair.client.store).letters
-    groups = letters.groups()
+    found = seen_by(pair.client.store).letters
+    groups = found.groups()
     assert [each.count for each in groups.items] == [5, 1]
     assert groups.after is None
-    assert [each.id for each in walk(lambda after: letters.page(after=after, limit=2))] == [*"01234x"]
-    assert letters.one("x") is not None
-    assert letters.one("y") is None
+    assert [each.id for each in walk(lambda after: found.page(after=after, limit=2))] == [*"01234x"]
+    assert found.one("x") is not None
+    assert found.one("y") is None
+
+
+def test_lists_of_dead_letters_read_no_bodies(pair: Pair) -> None:
+    body = b"<a>large</a>"
+    sent = replace(outbound("a", correlation="order:1"), payload=body, headers=(b"<h/>",))
+    received = replace(inbound("b"), payload=body, sequence="urn:received", owner="a peer")
+    add_letters(pair.client.store, sent, received)
+    operations = seen_by(pair.client.store)
+    statements: list[str] = []
+    assert isinstance(pair.client.store, SqlStore)
+    event.listen(pair.client.store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert [each.id for each in operations.letters.page().items] == ["a", "b"]
+    assert [each.id for each in operations.letters.find()] == ["a", "b"]
+    assert [each.id for each in operations.letters.find(LetterFilter(ids=frozenset("b")), 1)] == ["b"]
+    assert [each.id for each in operations.messages.places(correlation="order:1").letters] == ["a"]
+    with pair.client.store.transaction() as tx:
+        assert [each.id for each in letters.of_key(tx, sent.endpoint, sent.key, 10)] == ["a"]
+        assert [each.id for each in letters.of_sequence(tx, "urn:received", 10)] == ["b"]
+    assert [each for each in statements if "payload" in each or "headers" in each] == []
+    whole = operations.letters.one("a")
+    assert whole is not None
+    assert (whole.payload, whole.headers) == (body, (b"<h/>",))
 
 
 def test_the_backlog_of_a_key_that_no_process_has_worked_on_has_its_endpoint(pair: Pair) -> None:

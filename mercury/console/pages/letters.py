@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from mercury.console import fields, payloads
 from mercury.console.pages.bulk import DOING
 from mercury.console.pages.facts import Fact, known
@@ -55,7 +57,7 @@ def add_pages(site: Site, operations: Operations) -> None:
             template="letter.html",
             values={
                 "section": "letters",
-                "letter": letter,
+                "letter": replace(letter, payload=b"", headers=(), to_parameters=()),  # a reading is kept for a time
                 "facts": facts(letter),
                 "payload": payloads.shown(letter.payload),
                 "headers": [payloads.shown(each) for each in letter.headers],

@@ -89,7 +89,7 @@ def add_pages(site: Site, operations: Operations, zone: datetime.tzinfo) -> None
             template="message.html",
             values={
                 "section": "messages",
-                "whole": whole,
+                "timeline": whole.timeline,
                 "seen": whole.seen,
                 "facts": facts(whole),
                 "payload": payloads.shown(message.payload),

@@ -29,6 +29,7 @@ RMS = Fields.of(record_columns.RMS)
 OUTBOUND = Fields.of(record_columns.OUTBOUND)
 OUTBOUND_BODY = Fields.of(record_columns.OUTBOUND_BODY)
 LETTER = Fields.of(record_columns.LETTER)
+LETTER_LINE = Fields.of([each for each in record_columns.LETTER if each.name not in record_columns.LETTER_BODY])
 
 # --- destination -----------------------------------------------------------------------------------------------------
 
@@ -144,6 +145,13 @@ def dead_letter(row: Row) -> DeadLetter:
     fields = LETTER.of_record(row)
     fields["damaged"] |= row["checksum"] != _letter_checksum(row)
     return DeadLetter(**fields)
+
+
+def letter_line(row: Row) -> DeadLetter:
+    """A row of DEAD_LETTER without the columns of its body. ``payload``, the headers, parameters and attachments are
+    empty, and ``damaged`` is what was known when the letter was added: there is no body to compare the checksum with.
+    """
+    return DeadLetter(**LETTER_LINE.of_record(row))
 
 
 def _letter_checksum(row: Row | Values) -> str:

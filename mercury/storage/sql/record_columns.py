@@ -314,6 +314,9 @@ OUTBOUND_BODY: tuple[Described, ...] = (
     _checksum(),
 )
 
+#: The contents of a dead letter, which are up to the limits of a body large.
+LETTER_BODY = frozenset(("payload", "headers", "to_parameters", "attachments"))
+
 #: `DeadLetter`.
 LETTER: tuple[Described, ...] = (
     position(),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,17 +12,18 @@ from mercury.statemachine.effects import Certainty
 from mercury.storage.bulk import LetterKey
 from mercury.storage.letters import DeadLetter, Direction, LetterFilter
 from mercury.storage.searching import MOST_ROWS, LetterGroup, Page, position_of
-from mercury.storage.sql.codec import dead_letter
+from mercury.storage.sql.codec import letter_line
 from mercury.storage.sql.dead_letters import conditions
 from mercury.storage.sql.overview import select_any
+from mercury.storage.sql.record_columns import LETTER_BODY
 from mercury.storage.sql.schema import DEAD_LETTER
 
 if TYPE_CHECKING:
     from mercury.storage.sql.transaction import SqlTransaction
 
 TABLE = DEAD_LETTER
-#: The columns that a list without bodies leaves out.
-LARGE = ("payload", "headers", "to_parameters", "attachments")
+#: The columns of a list, which has no bodies: those of one page together would be up to hundreds of MiB.
+LINE = tuple(column for column in TABLE.c if column.name not in LETTER_BODY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +44,26 @@ class LetterMark:
 
 
 def page(tx: SqlTransaction, which: LetterFilter, after: str | None, limit: int) -> Page[DeadLetter]:
-    """Dead letters with their bodies, the oldest first.
+    """Dead letters without their bodies, the oldest first.
 
     :raises UnknownPlace: ``after`` is not from a page.
     """
     by = TABLE.c.position
-    window = select(TABLE).where(by > position_of(after or "0")).order_by(by).limit(MOST_ROWS).subquery("read_rows")
+    window = select(*LINE).where(by > position_of(after or "0")).order_by(by).limit(MOST_ROWS).subquery("read_rows")
     query = select(window).where(*conditions(which, window)).order_by(window.c.position).limit(limit + 1)
     rows = tx.read(query)
-    found = tuple(dead_letter(row) for row in rows[:limit])
+    found = tuple(letter_line(row) for row in rows[:limit])
     if len(rows) > limit:
         return Page(found, str(rows[limit - 1]["position"]))
     last = func.max(window.c.position).label("last")
     (read,) = tx.read(select_any(last, func.count().label("many")).select_from(window))
     return Page(found, str(read["last"]) if read["many"] == MOST_ROWS else None)
+
+
+def first(tx: SqlTransaction, which: LetterFilter, limit: int) -> list[DeadLetter]:
+    """The first dead letters that match a filter, without their bodies, the oldest first."""
+    query = select(*LINE).where(*conditions(which)).order_by(TABLE.c.position).limit(limit)
+    return [letter_line(row) for row in tx.read(query)]
 
 
 def marks(tx: SqlTransaction, which: LetterFilter, after: int, until: int) -> tuple[list[LetterMark], int | None]:
@@ -66,13 +74,19 @@ def marks(tx: SqlTransaction, which: LetterFilter, after: int, until: int) -> tu
     :param until: the last position.
     """
     by = TABLE.c.position
-    columns = [column for column in TABLE.c if column.name not in LARGE]
-    window = select(*columns).where(by > after, by <= until).order_by(by).limit(MOST_ROWS).subquery("read_rows")
+    window = select(*LINE).where(by > after, by <= until).order_by(by).limit(MOST_ROWS).subquery("read_rows")
     row = window.c
     query = select(row.position, row.id, row.dead_at, row.number, row.size).where(*conditions(which, window))
     found = [LetterMark(**each) for each in tx.read(query.order_by(row.position))]
     (read,) = tx.read(select_any(func.max(row.position).label("last"), func.count().label("many")))
     return found, read["last"] if read["many"] == MOST_ROWS else None
+
+
+def marks_of(tx: SqlTransaction, identifiers: Collection[str]) -> list[LetterMark]:
+    """The dead letters with these identifiers, without their bodies."""
+    row = TABLE.c
+    query = select(row.position, row.id, row.dead_at, row.number, row.size).where(row.id.in_(sorted(identifiers)))
+    return [LetterMark(**each) for each in tx.read(query)] if identifiers else []
 
 
 def last_position(tx: SqlTransaction) -> int:
@@ -93,8 +107,7 @@ def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGr
 
     `Page.after` is set if there are dead letters that were not read.
     """
-    columns = [column for column in TABLE.c if column.name not in LARGE]
-    window = select(*columns).order_by(TABLE.c.position).limit(MOST_ROWS).subquery("read_rows")
+    window = select(*LINE).order_by(TABLE.c.position).limit(MOST_ROWS).subquery("read_rows")
     alike = (window.c.direction, window.c.endpoint, window.c.reason, window.c.certainty)
     many = func.count().label("letters")
     first, last = func.min(window.c.dead_at).label("first_at"), func.max(window.c.dead_at).label("last_at")
@@ -122,12 +135,12 @@ def groups(tx: SqlTransaction, which: LetterFilter, limit: int) -> Page[LetterGr
 
 
 def of_key(tx: SqlTransaction, endpoint: str, key: str, limit: int) -> list[DeadLetter]:
-    """The newest dead letters that were to be sent under a key."""
-    query = select(TABLE).where(TABLE.c.endpoint == endpoint, TABLE.c.key == key)
-    return [dead_letter(row) for row in tx.read(query.order_by(TABLE.c.dead_at.desc()).limit(limit))]
+    """The newest dead letters that were to be sent under a key, without their bodies."""
+    query = select(*LINE).where(TABLE.c.endpoint == endpoint, TABLE.c.key == key)
+    return [letter_line(row) for row in tx.read(query.order_by(TABLE.c.dead_at.desc()).limit(limit))]
 
 
 def of_sequence(tx: SqlTransaction, sequence: str, limit: int) -> list[DeadLetter]:
-    """Dead letters of a received sequence."""
-    query = select(TABLE).where(TABLE.c.sequence == sequence, TABLE.c.owner.is_not(None)).limit(limit)
-    return [dead_letter(row) for row in tx.read(query)]
+    """Dead letters of a received sequence, without their bodies."""
+    query = select(*LINE).where(TABLE.c.sequence == sequence, TABLE.c.owner.is_not(None)).limit(limit)
+    return [letter_line(row) for row in tx.read(query)]
