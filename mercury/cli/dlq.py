@@ -161,7 +161,7 @@ def _all(acting: Acting, selected: dict[str, Any], many: Many, action: str, **gi
     """Make an action on all selected letters: those that are named by identifier a bounded number at once, others as a
     bulk action."""
     with calling(acting) as call:
-        confirm(call, selected, many, action)
+        selected = confirm(call, selected, many, action)
         if "ids" in selected:
             return _by_identifier(call, identifiers(call, selected), action, given)
         return bulk.follow(call, call("dlq.begin", acts=True, action=action, **selected, **given), acting.output)

@@ -100,17 +100,20 @@ def seconds(span: str, option: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def confirm(call: Call, which: dict[str, Any], many: Many, what: str) -> None:
+def confirm(call: Call, which: dict[str, Any], many: Many, what: str) -> dict[str, Any]:
     """Check the selection, and ask for confirmation if it has more than one letter.
 
     :param which: the arguments that select them.
+    :returns: the arguments that select those that were counted, and none that dies while the question waits.
     :raises typer.Exit: nothing is selected, an identifier is unknown, or the confirmation was refused or is not
         possible because the input is not a terminal.
     """
     if not which and not many.everything:
         fail(UNUSABLE, f"nothing chosen: give identifiers, a filter, or --all to {what} every dead letter")
-    number = sum(each["count"] for each in call("dlq.count", **which))
     ids = which.get("ids")
+    if ids is None:
+        which = {"dead_before": time.time()} | which
+    number = sum(each["count"] for each in call("dlq.count", **which))
     if ids is not None and number < len(ids):
         missing = min(set(ids) - set(identifiers(call, which)))
         text = f"{len(ids) - number} of these are not dead letters, for example {missing}; nothing was done"
@@ -118,11 +121,12 @@ def confirm(call: Call, which: dict[str, Any], many: Many, what: str) -> None:
     if not number:
         fail(FAILED, "no dead letter matches")
     if number == 1 or many.yes:
-        return
+        return which
     if not sys.stdin.isatty():
         fail(UNUSABLE, f"{number} dead letters are selected: give --yes to {what} them all")
     if not typer.confirm(f"{what} {number} dead letters?", err=True):
         fail(FAILED, "nothing was done")
+    return which
 
 
 def identifiers(call: Call, which: dict[str, Any]) -> list[str]:

@@ -6,6 +6,7 @@ from tests.mutation.mutant import Change, Mutant
 
 ACTIONS, READS = "tests/storage/test_operator_actions.py", "tests/storage/test_operator_reads.py"
 BULK, ENDS = "tests/storage/test_bulk_actions.py", "tests/storage/test_ends_of_named_sequences.py"
+COMMAND = "tests/storage/test_dlq_command.py"
 DOUBT, SELECTED = "tests/storage/test_lasting_doubt.py", "tests/storage/test_selected_sequences.py"
 
 
@@ -331,5 +332,12 @@ OPERATIONS = (
         'printable(text).replace("|", "/")',
         "text",
         "tests/unit/cli/test_check_lines.py::test_a_line_break_or_bar_in_the_text_ends_no_line_and_begins_no_figures",
+    ),
+    guard(
+        "letters that die after the question of a command",
+        "mercury.cli.letter_selection:confirm",
+        '{"dead_before": time.time()} | which',
+        "which",
+        f"{COMMAND}::test_a_letter_that_dies_after_the_question_is_not_in_its_answer",
     ),
 )

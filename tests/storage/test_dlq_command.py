@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mercury.cli.letter_selection import confirm
 from mercury.client.dead_letters import MAY_HAVE_ARRIVED
 from mercury.operations.bulk_actions import BulkActions
 from mercury.operations.operator import Operations
@@ -111,6 +114,24 @@ def test_nothing_happens_by_mistake(url: str, command: Command) -> None:
     for arguments, (text, code) in cases.items():
         command("dlq", *arguments, "--store", url).refused(text, code=code)
     assert left(url) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("chosen", [("--all",), ("--direction", "outbound")])
+def test_a_letter_that_dies_after_the_question_is_not_in_its_answer(
+    url: str, command: Command, monkeypatch: pytest.MonkeyPatch, chosen: tuple[str, ...]
+) -> None:
+    def one_dies_after(*given: Any) -> Any:
+        confirmed = confirm(*given)
+        store = open_store(url)
+        add_letters(store, outbound("late", dead_at=time.time()))
+        store.close()
+        return confirmed
+
+    monkeypatch.setattr("mercury.cli.dlq.confirm", one_dies_after)
+    ended = command("dlq", "discard", *chosen, "--yes", "--store", url, "-o", "json")
+    many = 3 if chosen == ("--all",) else 2
+    assert (ended.code, ended.value["discarded"]) == (0, many)
+    assert left(url)[-1] == "late"
 
 
 def test_a_store_that_there_is_not_is_not_made(tmp_path: Path, command: Command) -> None:
