@@ -120,6 +120,7 @@ def _of_store(peer: PeerStore) -> Problem:
 def _of_nodes(depth: Depth, nodes: Sequence[NodeLine]) -> list[Problem]:
     found = []
     waits = any(each.value for each in (depth.unsent, depth.unacknowledged, depth.unhandled))
+    waits |= depth.oldest_unacknowledged is not None  # also if it waits behind those that were counted
     if waits and nodes and not any(each.alive for each in nodes):
         text = "messages wait, and no process that works on them has been seen lately"
         found.append(_problem(Severity.CRITICAL, text, Place.NODES, "mercury nodes"))

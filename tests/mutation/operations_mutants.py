@@ -340,4 +340,18 @@ OPERATIONS = (
         "which",
         f"{COMMAND}::test_a_letter_that_dies_after_the_question_is_not_in_its_answer",
     ),
+    guard(
+        "retained replies are rows that were counted",
+        "mercury.storage.sql.reads.depth:depth",
+        "oldest is None and more",
+        "False",
+        f"{READS}::test_replies_that_are_retained_hide_neither_what_waits_behind_them_nor_its_age",
+    ),
+    guard(
+        "retained replies do not wait",
+        "mercury.storage.sql.reads.depth:_by_endpoint",
+        "waits = not_(row.retained)",
+        "waits = or_(row.retained, not_(row.retained))",
+        f"{READS}::test_replies_that_are_retained_are_in_no_figure",
+    ),
 )

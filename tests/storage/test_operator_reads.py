@@ -21,6 +21,7 @@ from mercury.storage.records import Channel, OutboundMessage, SequenceKey
 from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter, UnknownPlace
 from mercury.storage.sql.reads import letters, walking
 from mercury.storage.sql.store import SqlStore
+from mercury.testing.contract.builders import row
 from tests.stores import NewUrl, urls_of
 
 from .pair import URL, Pair
@@ -73,6 +74,11 @@ def refuse(pair: Pair, text: str) -> None:
             raise LookupError(f"no stock of {text}")
 
     pair.server.on_put = fail
+
+
+def store_row(pair: Pair, message: OutboundMessage) -> None:
+    with pair.client.store.transaction() as tx:
+        tx.rms.append(message)
 
 
 def walk(page: Callable[[str | None], Page]) -> list:
@@ -350,6 +356,32 @@ def test_figures_are_exact_up_to_a_limit_and_then_say_that_there_are_more(
     assert str(seen_by(pair.client.store).overview().depth.unsent) == "3"
     pair.send(["4", "5"])
     assert str(seen_by(pair.client.store).overview().depth.unsent).startswith("more than")
+
+
+def test_replies_that_are_retained_hide_neither_what_waits_behind_them_nor_its_age(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.storage.sql.reads.depth.MOST_ROWS", 3)
+    for number in range(5):
+        store_row(pair, row(f"reply {number}", created_at=NOW - 900, relates_to="urn:1", answered=True))
+    client = seen_by(pair.client.store)
+    assert str(client.overview().depth.unsent) == "more than 0"
+    assert client.ages()["not acknowledged"] == 0
+    store_row(pair, row("waits", created_at=NOW - 700))
+    view = client.overview()
+    assert str(view.depth.unsent) == "more than 0", "it is not exact"
+    assert view.depth.endpoints == ()
+    assert client.ages()["not acknowledged"] == 700
+    assert [each.severity for each in view.problems] == [Severity.CRITICAL]
+
+
+def test_replies_that_are_retained_are_in_no_figure(pair: Pair) -> None:
+    store_row(pair, row("reply", created_at=NOW - 900, relates_to="urn:1", answered=True))
+    store_row(pair, row("waits", created_at=NOW - 700))
+    depth = seen_by(pair.client.store).overview().depth
+    assert [str(each) for each in (depth.unsent, depth.unacknowledged, depth.unanswered)] == ["1", "0", "0"]
+    assert depth.oldest_unacknowledged == NOW - 700
+    assert [(str(each.waiting), each.oldest) for each in depth.endpoints] == [("1", NOW - 700)]
 
 
 def test_dead_letters_are_grouped_by_reason_and_come_in_pages(pair: Pair) -> None:

@@ -15,6 +15,7 @@ from mercury.storage.sql.prepared import Row
 from mercury.storage.sql.reads.message_states import is_unacknowledged, is_unanswered, is_unsent
 from mercury.storage.sql.reads.operators import hosting_nodes, paused_services
 from mercury.storage.sql.reads.sequences import IS_SUSPENSION
+from mercury.storage.sql.rms_statements import RETAINED
 from mercury.storage.sql.schema import (
     CLAIM,
     DEAD_LETTER,
@@ -42,6 +43,9 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
     """
     sent, received = _by_endpoint(tx, limit), _by_service(tx, limit)
     more = sent.read > MOST_ROWS
+    oldest = sent.first("all_oldest_unacknowledged")
+    if oldest is None and more:
+        oldest = tx.rms.oldest_unacknowledged()  # it may wait behind them
     doubt = select(DECISION.c.decided_at).where(UNFINISHED).limit(MOST_ROWS + 1).subquery("read_rows")
     (doubtful,) = tx.read(
         select_any(func.count().label("read"), func.min(doubt.c.decided_at).label("oldest")).select_from(doubt)
@@ -53,7 +57,7 @@ def depth(tx: SqlTransaction, limit: int) -> Depth:
         unhandled=_count(received.read),
         dead_letters=_counted(tx, DEAD_LETTER),
         in_doubt=_count(doubtful["read"]),
-        oldest_unacknowledged=sent.first("all_oldest_unacknowledged"),
+        oldest_unacknowledged=oldest,
         oldest_unhandled=received.first("all_oldest"),
         oldest_in_doubt=doubtful["oldest"],
         endpoints=_endpoints(sent),
@@ -88,7 +92,9 @@ class _Grouped:
 def _by_endpoint(tx: SqlTransaction, limit: int) -> _Grouped:
     """Messages to send, by the beginning of their channel, which names the endpoint."""
     row = _sent().c
-    undone = or_(not_(row.acknowledged), and_(row.expects_response, not_(row.answered)))
+    # A reply that is retained is done, and is one of the rows that were read: those behind the last one are not known.
+    waits = not_(row.retained)
+    undone = and_(waits, or_(not_(row.acknowledged), and_(row.expects_response, not_(row.answered))))
     in_time = or_(row.not_before.is_(None), row.number.is_not(None))  # it does not wait for its time
     beginning = tx.dialect.beginning(row.channel, ENDPOINT_END).label("beginning")
     grouped = (
@@ -98,10 +104,12 @@ def _by_endpoint(tx: SqlTransaction, limit: int) -> _Grouped:
             _sum(undone).label("many"),
             func.min(case((undone, row.created_at))).label("oldest"),
             func.max(case((undone, row.attempts))).label("attempts"),
-            _sum(is_unsent(row)).label("unsent"),
-            _sum(is_unacknowledged(row)).label("unacknowledged"),
-            _sum(is_unanswered(row)).label("unanswered"),
-            func.min(case((and_(not_(row.acknowledged), in_time), row.created_at))).label("oldest_unacknowledged"),
+            _sum(and_(waits, is_unsent(row))).label("unsent"),
+            _sum(and_(waits, is_unacknowledged(row))).label("unacknowledged"),
+            _sum(and_(waits, is_unanswered(row))).label("unanswered"),
+            func.min(case((and_(waits, not_(row.acknowledged), in_time), row.created_at))).label(
+                "oldest_unacknowledged"
+            ),
         )
         .group_by(beginning)
         .subquery("by_endpoint")
@@ -177,11 +185,9 @@ def _services(tx: SqlTransaction, received: _Grouped) -> tuple[ServiceSeen, ...]
 def _sent() -> Subquery:
     """The oldest messages of the application and responses. One row more than are counted shows that there are more."""
     columns = (ROW.c.key_id, ROW.c.number, ROW.c.acknowledged, ROW.c.answered, ROW.c.expects_response, ROW.c.attempts)
-    more = (ROW.c.created_at, ROW.c.channel, ROW.c.relates_to, ROW.c.not_before)
+    more = (ROW.c.created_at, ROW.c.channel, ROW.c.not_before, RETAINED.label("retained"))
     oldest = select(*columns, *more).where(ROW.c.kind == OutboundKind.MESSAGE.value)
-    window = oldest.order_by(ROW.c.position).limit(MOST_ROWS + 1).subquery("read_rows")
-    retained = and_(window.c.relates_to.is_not(None), window.c.answered)
-    return select(window).where(not_(retained)).subquery("sent")
+    return oldest.order_by(ROW.c.position).limit(MOST_ROWS + 1).subquery("sent")
 
 
 def _received() -> Subquery:
