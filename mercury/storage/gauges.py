@@ -36,8 +36,8 @@ class Gauges:
     waiting: Mapping[tuple[Waits, str], int] = field(default_factory=dict)
     #: At most so many messages are newer than those that ``waiting`` counts, by direction.
     uncounted: Mapping[Direction, int] = field(default_factory=dict)
-    #: When the oldest unacknowledged message of them was sent, and when the oldest undelivered one arrived; ``None`` =
-    #: there is none.
+    #: When the oldest unacknowledged message of them was handed over, without those that wait for their time, and when
+    #: the oldest undelivered one arrived; ``None`` = there is none.
     oldest_unacknowledged: float | None = None
     oldest_undelivered: float | None = None
     #: Sequences that have not ended.

@@ -29,7 +29,8 @@ def read(committed: Committed, holders: Iterable[str], most: int) -> Gauges:
         waits = _waits(row)
         if waits is not None:
             waiting[waits, row.channel.endpoint] += 1
-        if waits in (Waits.TRANSMISSION, Waits.ACKNOWLEDGEMENT):
+        in_time = row.not_before is None or row.number is not None
+        if waits in (Waits.TRANSMISSION, Waits.ACKNOWLEDGEMENT) and in_time:
             unacknowledged.append(row.created_at)
     for _, service in inbound:
         waiting[Waits.DELIVERY, service] += 1

@@ -35,7 +35,8 @@ UNACKNOWLEDGED = (Waits.TRANSMISSION.value, Waits.ACKNOWLEDGEMENT.value)
 
 
 def _outbound() -> Prepared:
-    """The oldest outbound rows, grouped by what they wait for and by key, with the time of the oldest of each group."""
+    """The oldest outbound rows, grouped by what they wait for and by key, with the time of the oldest of each group:
+    NULL, if all of them wait for their times."""
     oldest = select(ROW).order_by(ROW.c.position).limit(MOST).subquery("oldest")
     row = oldest.c
     waits = case(
@@ -44,13 +45,14 @@ def _outbound() -> Prepared:
         (and_(row.expects_response, not_(row.answered)), literal_column(f"'{Waits.RESPONSE.value}'")),
         else_=literal_column("''"),
     ).label("waits")
+    in_time = or_(row.not_before.is_(None), row.number.is_not(None))
     done = or_(row.kind != OutboundKind.MESSAGE.value, and_(row.relates_to.is_not(None), row.answered))
     query: Select[Any] = select(
         waits,
         row.key_id,
         func.min(row.channel).label("channel"),
         func.count().label("many"),
-        func.min(row.created_at).label("since"),
+        func.min(case((in_time, row.created_at))).label("since"),
     )
     return Prepared(query.where(not_(done)).group_by(waits, row.key_id))
 
@@ -138,7 +140,7 @@ def read(dialect: Dialect, connection: Connection, now: float, most: int) -> Gau
     for waits, key_id, channel, many, since in rows(OUTBOUND, most=most):
         if waits:
             waiting[Waits(waits), key_of(key_id, channel).endpoint] += many
-        if waits in UNACKNOWLEDGED:
+        if waits in UNACKNOWLEDGED and since is not None:
             unacknowledged.append(since)
     for service, many, since in rows(INBOUND, most=most):
         waiting[Waits.DELIVERY, service] += many

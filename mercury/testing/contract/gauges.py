@@ -58,6 +58,16 @@ def test_the_oldest_unacknowledged_message_is_no_acknowledged_one(store: Storage
     assert store.gauges(NOW).oldest_unacknowledged == NOW + 5
 
 
+def test_a_message_that_waits_for_its_time_counts_and_is_not_the_oldest_unacknowledged(store: StorageManager) -> None:
+    outbox = Outbox(store)
+    outbox.append("scheduled", created_at=NOW - 900, not_before=NOW + 60)
+    found = store.gauges(NOW)
+    assert (found.waiting[Waits.TRANSMISSION, ENDPOINT], found.oldest_unacknowledged) == (1, None)
+    outbox.append("other", created_at=NOW - 5)
+    found = store.gauges(NOW)
+    assert (found.waiting[Waits.TRANSMISSION, ENDPOINT], found.oldest_unacknowledged) == (2, NOW - 5)
+
+
 def test_received_messages_count_by_service(store: StorageManager) -> None:
     with store.transaction() as tx:
         tx.invoker.insert(buffer("urn:rmd:1", service="orders"), buffer("urn:rmd:2"))
