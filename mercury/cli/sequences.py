@@ -309,6 +309,8 @@ def _act(acting: Acting, action: str, identifier: str, text: str, shown: dict[st
 
 def _one(every: list[dict[str, Any]], identifier: str, what: str, where: str) -> dict[str, Any]:
     """The sequence with an identifier, or the only one with it as a part; otherwise the command fails."""
+    if not identifier.strip():
+        fail(UNUSABLE, "the identifier is empty")
     found = [each for each in every if identifier in each["identifier"]]
     exact = [each for each in found if each["identifier"] == identifier] or found
     if not exact:

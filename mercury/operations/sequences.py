@@ -123,12 +123,12 @@ class Sequences:
         return Page(tuple(found), None if received.after is None else f"{DESTINATIONS}{received.after}")
 
     def find(self, part: str, limit: int = 2) -> list[str]:
-        """The identifiers that contain a text.
+        """The identifiers that contain a text; if it is a whole one, only that.
 
         :raises StorageError: the store failed.
         """
         with self._store.transaction() as tx:
-            return sequences.identifiers_with(tx, part, limit)
+            return [part] if sequences.is_name(tx, part) else sequences.identifiers_with(tx, part, limit)
 
     def named(self, part: str, limit: int) -> tuple[SequenceLine, ...]:
         """The sequences whose identifier (or internal id) contains a text: sources, then destinations.

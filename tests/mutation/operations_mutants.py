@@ -372,4 +372,18 @@ OPERATIONS = (
         ":",
         LATER,
     ),
+    guard(
+        "an identifier that is empty",
+        "mercury.operations.calls.database:_name",
+        "if not part.strip():",
+        "if False:",
+        f"{READS}::test_an_empty_identifier_means_no_sequence_also_if_there_is_only_one",
+    ),
+    guard(
+        "the whole identifier of a sequence",
+        "mercury.operations.sequences:Sequences.find",
+        "if sequences.is_name(tx, part)",
+        "if False",
+        f"{READS}::test_the_whole_identifier_of_a_sequence_is_found_beside_longer_ones_with_it",
+    ),
 )

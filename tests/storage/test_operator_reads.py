@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from mercury.operations.calls.database import calls_of
 from mercury.operations.operator import Operations
 from mercury.operations.overview import Severity
 from mercury.statemachine.policy import DestinationPolicy
@@ -21,7 +22,7 @@ from mercury.storage.records import Channel, OutboundMessage, SequenceKey
 from mercury.storage.searching import Count, MessageFilter, MessageState, Page, SequenceFilter, UnknownPlace
 from mercury.storage.sql.reads import letters, walking
 from mercury.storage.sql.store import SqlStore
-from mercury.testing.contract.builders import row
+from mercury.testing.contract.builders import channel, rms_record, row
 from tests.stores import NewUrl, urls_of
 
 from .pair import URL, Pair
@@ -299,6 +300,30 @@ def test_sequences_are_found_by_a_part_of_the_identifier_with_as_many_statements
     assert {each.id for each in server.named("urn:", 50)} == every
     assert len(statements) == 2 * for_two
     assert server.named("no such part", 50) == ()
+
+
+@pytest.mark.parametrize("call", ["sequences.show", "sequences.terminate"])
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_identifier_means_no_sequence_also_if_there_is_only_one(pair: Pair, call: str, empty: str) -> None:
+    pair.send(["1"])
+    pair.client.turn(NOW)
+    operations = seen_by(pair.client.store)
+    with pytest.raises(ValueError, match="id is empty"):
+        calls_of(operations).run(call, {"id": empty}, Actor("ada"))
+    assert operations.audit().items == ()
+
+
+def test_the_whole_identifier_of_a_sequence_is_found_beside_longer_ones_with_it(pair: Pair) -> None:
+    for name in ("urn:10", "urn:11", "urn:12", "urn:13", "urn:1"):
+        record = rms_record(f"of {name}", channel(name), identifier=name)
+        with pair.client.store.transaction() as tx:
+            tx.rms.lock([record.channel.key])
+            tx.rms.insert(record)
+    calls = calls_of(seen_by(pair.client.store))
+    assert calls.run("sequences.show", {"id": "urn:1"}, Actor("ada"))["identifier"] == "urn:1"
+    assert calls.run("sequences.show", {"id": "13"}, Actor("ada"))["identifier"] == "urn:13"
+    with pytest.raises(ValueError, match="several sequences"):
+        calls.run("sequences.show", {"id": "urn:"}, Actor("ada"))
 
 
 def test_a_sequence_is_found_before_it_has_an_identifier(pair: Pair) -> None:

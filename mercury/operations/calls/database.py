@@ -45,11 +45,11 @@ def _sequence(on: Operations, given: Arguments, _actor: Actor) -> Any:
 
 
 def _name(on: Operations, given: Arguments) -> str:
-    """The identifier of the only sequence with this text in it."""
+    """The identifier that this text is, or else that of the only sequence with this text in it."""
     part = given.needed("id")
+    if not part.strip():  # a variable that is not set: every identifier has it in it, and an only one would be meant
+        raise ValueError("id is empty: it is the identifier of a sequence, or a part of it")
     found = set(on.sequences.find(part, 3))
-    if part in found:
-        return part
     if not found:
         raise NotPossible(f"no sequence of this store has the identifier {part}")
     if len(found) > 1:

@@ -103,6 +103,14 @@ def destination(tx: SqlTransaction, identifier: str) -> DestinationSeen | None:
     return _destinations(tx, [record])[0] if record is not None else None
 
 
+def is_name(tx: SqlTransaction, name: str) -> bool:
+    """Whether a text is the whole identifier of a sequence, or the internal id of a source without one."""
+    unnamed = and_(SOURCE.c.identifier.is_(None), SOURCE.c.id == name)
+    sent = select(SOURCE.c.position).where(or_(SOURCE.c.identifier == name, unnamed)).limit(1)
+    received = select(DESTINATION.c.identifier).where(DESTINATION.c.identifier == name)
+    return any(tx.read(query) for query in (sent, received))
+
+
 def identifiers_with(tx: SqlTransaction, part: str, limit: int) -> list[str]:
     """Identifiers of sequences, and internal ids of sources without one, that contain a text."""
     name = func.coalesce(SOURCE.c.identifier, SOURCE.c.id)
