@@ -13,6 +13,7 @@ from mercury.cli.acting import Acting, Call, Limit, Target, calling
 from mercury.cli.option_groups import grouped
 from mercury.cli.output import FAILED, Format, console, notes, show, show_table
 from mercury.cli.progress_bar import progress_bar
+from mercury.errors import MercuryError
 from mercury.texts import moment
 
 #: Refused letters that are printed one by one.
@@ -60,7 +61,7 @@ def list_bulks(target: Target, limit: Limit = 20) -> None:
 def resume(number: Number, acting: Acting) -> None:
     """Go on with an action on many dead letters that was stopped, or whose process was killed."""
     with calling(acting) as call:
-        begun = call("dlq.resume", id=number)
+        begun = call("dlq.resume", acts=True, id=number)
         result = follow(call, begun, acting.output)
     show_result(acting.output, result, f"done ({begun['action']})", "")
 
@@ -75,7 +76,8 @@ def cancel(number: Number, acting: Acting) -> None:
 
 
 def follow(call: Call, begun: dict[str, Any], output: Format) -> Result:
-    """Make a bulk action to its end, with its progress on stderr. Ctrl-C stops it, and says how to go on."""
+    """Make a bulk action to its end, with its progress on stderr. Ctrl-C stops it; a line says how to go on then, and
+    when the store fails."""
     found = begun
     with _stopping(call, begun), progress_bar(notes(), shown=output is Format.TEXT) as bar:
         task = bar.add_task(begun["action"], total=begun["total"])
@@ -129,3 +131,6 @@ def _stopping(call: Call, begun: dict[str, Any]) -> Iterator[None]:
         text = f"stopped: {found['done'] + found['refused']} of {found['total']} were looked at"
         notes().print(f"{text}; go on with: mercury dlq resume {begun['id']}", markup=False)
         raise typer.Exit(INTERRUPTED) from None
+    except MercuryError:
+        notes().print(f"it is not at its end; go on with: mercury dlq resume {begun['id']}", markup=False)
+        raise

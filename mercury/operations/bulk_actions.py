@@ -113,13 +113,13 @@ class BulkActions:
         """
         return self._become(identifier, BulkState.STOPPED)
 
-    def resume(self, identifier: int, actor: Actor) -> Bulk:
+    def resume(self, identifier: int, actor: Actor, *, reason: str = "") -> Bulk:
         """Let a bulk action go on that was stopped, or whose process was killed. The rest is done in its selection.
 
         :raises NotPossible: there is no such bulk action, or it has ended.
         :raises StorageError: the store failed.
         """
-        return self._become(identifier, BulkState.RUNNING, actor, "resume")
+        return self._become(identifier, BulkState.RUNNING, actor, "resume", reason)
 
     def cancel(self, identifier: int, actor: Actor, *, reason: str = "") -> Bulk:
         """End a bulk action. What is done stays done; the other letters stay dead letters.

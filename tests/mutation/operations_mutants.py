@@ -386,4 +386,18 @@ OPERATIONS = (
         "if False",
         f"{READS}::test_the_whole_identifier_of_a_sequence_is_found_beside_longer_ones_with_it",
     ),
+    guard(
+        "the reason to go on with a bulk action",
+        "mercury.cli.bulk:resume",
+        "acts=True, ",
+        "",
+        f"{COMMAND}::test_a_store_that_fails_in_the_middle_leaves_the_way_to_go_on",
+    ),
+    guard(
+        "the way to go on after an error",
+        "mercury.cli.bulk:_stopping",
+        "except MercuryError:",
+        "except ZeroDivisionError:",
+        f"{COMMAND}::test_a_store_that_fails_in_the_middle_leaves_the_way_to_go_on",
+    ),
 )

@@ -11,6 +11,7 @@ import pytest
 
 from mercury.cli.letter_selection import confirm
 from mercury.client.dead_letters import MAY_HAVE_ARRIVED
+from mercury.errors import StorageError
 from mercury.operations.bulk_actions import BulkActions
 from mercury.operations.operator import Operations
 from mercury.statemachine.effects import Certainty
@@ -187,6 +188,24 @@ def test_ctrl_c_stops_between_two_pieces_and_says_how_to_go_on(
     assert left(url) == ["a", "b", "c"]
     assert command("dlq", "resume", "1", "--store", url).code == 0
     assert left(url) == []
+
+
+def test_a_store_that_fails_in_the_middle_leaves_the_way_to_go_on(
+    url: str, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(BulkActions, "advance", _full)
+        ended = command("dlq", "discard", "--all", "--yes", "--store", url)
+    assert ended.code == 1
+    assert ended.err == "it is not at its end; go on with: mercury dlq resume 1\nerror: the disk is full\n"
+    assert command("dlq", "resume", "1", "--note", "the disk is larger", "--store", url).code == 0
+    assert left(url) == []
+    (line,) = command("audit", "--action", "resume", "--store", url, "-o", "json").value
+    assert (line["target"], line["note"]) == ("1", "the disk is larger")
+
+
+def _full(*_given: object) -> None:
+    raise StorageError("the disk is full")
 
 
 def _interrupted(*_given: object) -> None:

@@ -85,7 +85,7 @@ def _stop(on: Operations, given: Arguments, _actor: Actor) -> Any:
 
 
 def _resume(on: Operations, given: Arguments, actor: Actor) -> Any:
-    return _value(on, on.bulk_actions.resume(bulk_number(given), actor))
+    return _value(on, on.bulk_actions.resume(bulk_number(given), actor, reason=given.text("note") or ""))
 
 
 def _cancel(on: Operations, given: Arguments, actor: Actor) -> Any:
@@ -120,7 +120,7 @@ LETTER_CALLS = MappingProxyType(
         "dlq.begin": Call(_begin, (*CONDITIONS, "action", "to", "even_if_unknown", "note"), changes=True),
         "dlq.advance": Call(_advance, ("id",), changes=True),
         "dlq.stop": Call(_stop, ("id",), changes=True),
-        "dlq.resume": Call(_resume, ("id",), changes=True),
+        "dlq.resume": Call(_resume, ("id", "note"), changes=True),
         "dlq.cancel": Call(_cancel, ("id", "note"), changes=True),
         "dlq.bulks": Call(_bulks, ("limit",)),
     }
