@@ -125,15 +125,21 @@ class ApplicationFault(MercuryError):
     The handler's work is rolled back; the fault and the consumption of the request commit together, and the
     fault is carried reliably on the response sequence.
 
-    :param reason: text for people.
-    :param code: a short name for programs, without blanks; it travels in the fault's detail.
+    :param reason: text for people; of another value, such as an exception, its text.
+    :param code: a short name for programs, without blanks; it travels in the fault's detail. Of another value, such as
+        a number, its text.
     :param detail: XML of one element with more, or empty.
     :param element: the whole Fault element, as it came from a peer; empty where a handler raises it.
     """
 
     def __init__(self, reason: str, *, code: str = "", detail: bytes = b"", element: bytes = b"") -> None:
-        super().__init__(reason)
-        self.reason = reason
-        self.code = code
+        # Where a type checker does not look, many give the exception that they have caught, or a number as the code.
+        self.reason = _text(reason)
+        super().__init__(self.reason)
+        self.code = _text(code)
         self.detail = detail
         self.element = element
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else str(value)

@@ -138,6 +138,30 @@ SIMULATED = (
         test="tests/storage/test_handlers_in_sets.py::test_one_of_a_hundred_that_fails_is_tried_again_alone_and_the_others_stay",
     ),
     Mutant(
+        "application's fault that cannot be written",
+        (
+            Change(
+                "mercury.engine.delivery.handler_call:HandlerCall._refused",
+                "except Exception as error:",
+                "except PayloadError as error:",
+            ),
+        ),
+        test="tests/scenario/test_delivery_assurances.py"
+        "::test_handler_that_refuses_with_a_fault_that_cannot_be_written_has_failed",
+    ),
+    Mutant(
+        "reason of a refusal that no store can keep",
+        (
+            Change(
+                "mercury.engine.delivery.handler_call:HandlerCall._refused",
+                '_storable(f"the handler refused it: {fault.reason}")',
+                'f"the handler refused it: {fault.reason}"',
+            ),
+        ),
+        test="tests/scenario/test_delivery_assurances.py"
+        "::test_reason_of_a_refusal_that_no_store_can_keep_is_in_the_dead_letter_with_replacements",
+    ),
+    Mutant(
         "number of responses of a list",
         (
             Change(

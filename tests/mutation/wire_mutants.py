@@ -586,7 +586,7 @@ WIRE = (
     ),
     raised(
         "of a fault",
-        "mercury.engine.delivery.handler_call:HandlerCall._send_fault",
+        "mercury.engine.delivery.handler_call:HandlerCall._written",
         ", limits=self._context.settings.limits)",
         ")",
         f"{RAISED}::test_detail_of_a_fault_may_be_above_the_default_limits",

@@ -438,6 +438,49 @@ def test_handler_that_refuses_with_a_detail_that_is_no_xml_has_failed(assurance:
     assert pair.server.letters()[0].reason.startswith("given up: PayloadError: the payload cannot be sent")
 
 
+class Bare(ApplicationFault):
+    """A fault of the application's whose constructor does not call that of its base."""
+
+    def __init__(self) -> None: ...
+
+
+#: Faults that cannot be written.
+UNWRITABLE = [ApplicationFault("no", detail={"why": "gone"}), Bare()]  # type: ignore[arg-type]
+
+
+@ASSURANCES
+@pytest.mark.parametrize("fault", UNWRITABLE, ids=["a detail that is no XML at all", "no fields"])
+def test_handler_that_refuses_with_a_fault_that_cannot_be_written_has_failed(
+    assurance: DeliveryAssurance, fault: ApplicationFault
+) -> None:
+    pair = Pair(policy=policy(assurance, on_failure=OnFailure.SKIP, max_attempts=2))
+    broken = Broken(pair.server, "two", error=fault)
+    pair.link().asks("one", "two", "three")
+    pair.advance(20)
+    assert pair.client.answers == [("one", "re one"), ("two", "fault Failed"), ("three", "re three")]
+    attempts = [attempt for text, attempt in broken.attempts if text == "two"]
+    assert attempts == ([1] if assurance is MOST else [1, 2])
+    assert pair.server.letters()[0].reason.startswith("given up: AttributeError: ")
+
+
+def test_one_way_message_that_is_refused_with_a_fault_without_a_reason_has_failed() -> None:
+    pair = Pair(policy=policy(on_failure=OnFailure.SKIP, max_attempts=2))
+    Broken(pair.server, "two", error=Bare())
+    pair.link().notes("one", "two", "three")
+    pair.advance(20)
+    assert pair.server.handled == ["one", "three"]
+    assert [letter.reason[:24] for letter in pair.server.letters()] == ["given up: AttributeError"]
+
+
+def test_reason_of_a_refusal_that_no_store_can_keep_is_in_the_dead_letter_with_replacements() -> None:
+    pair = Pair()
+    Broken(pair.server, "two", error=ApplicationFault("no\0 \ud800 more"))
+    pair.link().notes("one", "two", "three")
+    pair.advance(20)
+    assert pair.server.handled == ["one", "three"]
+    assert [letter.reason for letter in pair.server.letters()] == ["the handler refused it: no\ufffd ? more"]
+
+
 @ASSURANCES
 def test_a_callback_that_is_skipped_leaves_a_dead_letter_and_nothing_waits(assurance: DeliveryAssurance) -> None:
     pair = Pair(client_policy=policy(assurance, on_failure=OnFailure.SKIP, max_attempts=2))

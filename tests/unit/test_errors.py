@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 import re
+from enum import Enum
 
 import pytest
 
@@ -19,6 +20,8 @@ from mercury.errors import (
     TransientStorageError,
 )
 from mercury.statemachine.faults import Fault, FaultCode
+from mercury.statemachine.protocol import SoapVersion
+from mercury.wire.application_fault import read_application_fault, write_application_fault
 
 CLASSES = {name: value for name, value in vars(errors).items() if inspect.isclass(value)}
 
@@ -83,3 +86,16 @@ def test_errors_can_cross_to_another_process(error: MercuryError) -> None:
     again = pickle.loads(pickle.dumps(error))
     assert type(again) is type(error)
     assert (str(again), vars(again)) == (str(error), vars(error))
+
+
+class Reason(str, Enum):  # noqa: UP042  what was written before there was StrEnum
+    GONE = "gone"
+
+
+def test_other_values_than_texts_in_a_fault_are_written_as_texts() -> None:
+    fault = ApplicationFault(ValueError("not below zero"), code=404)  # type: ignore[arg-type]
+    assert (str(fault), fault.reason, fault.code) == ("not below zero", "not below zero", "404")
+    assert ApplicationFault("no", code=Reason.GONE).code == "gone"
+    for soap in SoapVersion:
+        read = read_application_fault(write_application_fault(soap, fault))
+        assert (read.reason, read.code) == ("not below zero", "404")

@@ -37,9 +37,7 @@ class CallFailed(MercuryError):
     """The application raised an exception other than `ApplicationFault`."""
 
     def __init__(self, message: InboundMessage, attempt: int, error: Exception, handler: str = "") -> None:
-        # No store can keep a NUL.
-        text = f"{type(error).__name__}: {error}".replace("\0", "\N{REPLACEMENT CHARACTER}")
-        super().__init__(text.encode(errors="replace").decode())
+        super().__init__(_storable(f"{type(error).__name__}: {error}"))
         self.message = message
         #: The number of the attempt, from 1.
         self.attempt = attempt
@@ -211,7 +209,7 @@ class HandlerCall:
         if self._record.service is None:
             self.request = self._waiting  # its client is notified of the dead letter
         elif fault is not None and operation is not None and operation.response_action is not None:
-            channel = self._send_fault(tx, ApplicationFault(fault[0], code=fault[1]), now)
+            channel = self._send_fault(tx, self._written(ApplicationFault(fault[0], code=fault[1])), now)
         notified = channel is not None
         self._dead_letter(tx, reason, now, disowned=notified, certainty=certainty)
         return channel
@@ -265,25 +263,30 @@ class HandlerCall:
         message = self.message
         about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
         log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
+        try:
+            reason = _storable(f"the handler refused it: {fault.reason}")
+            written = self._written(fault) if operation.response_action is not None else b""
+        except Exception as error:  # its detail is no XML of one element, or its class has not set what it has to
+            raise CallFailed(message, self._attempt, error, operation.name) from error
         if operation.response_action is None:
-            reason = f"the handler refused it: {fault.reason}"
             self._dead_letter(tx, reason, now)
             return None
-        try:
-            channel = self._send_fault(tx, fault, now)
-        except PayloadError as error:  # its detail is no XML of one element
-            raise CallFailed(message, self._attempt, error, operation.name) from error
+        channel = self._send_fault(tx, written, now)
         self.consumed_by, self.refused = operation.name, True
         return channel
 
-    def _send_fault(self, tx: Transaction, fault: ApplicationFault, now: float) -> Channel | None:
-        request = self._request
-        if request is None:
+    def _written(self, fault: ApplicationFault) -> bytes:
+        """The fault for the peer of the request; empty if the sequence was deleted, and nothing can be sent."""
+        if self._request is None:
+            return b""
+        return write_application_fault(self._request.protocol.soap, fault, limits=self._context.settings.limits)
+
+    def _send_fault(self, tx: Transaction, written: bytes, now: float) -> Channel | None:
+        if self._request is None:
             return None
-        protocol = request.protocol
-        xml = write_application_fault(protocol.soap, fault, limits=self._context.settings.limits)
+        protocol = self._request.protocol
         action = fault_action(FaultCode.SENDER, protocol.soap, protocol.addressing, protocol.rm)
-        return self._respond(tx, action, Payload(xml, is_fault=True), now)
+        return self._respond(tx, action, Payload(written, is_fault=True), now)
 
     def _fault_to(self, request: RmdRecord) -> EndpointReference | None:
         """The endpoint for a fault: FaultTo, else ReplyTo (FLT-14). Only ReplyTo for a client that waits on the
@@ -379,6 +382,11 @@ class HandlerCall:
             else None,
             limits=self._context.settings.limits,
         )
+
+
+def _storable(text: str) -> str:
+    """The text without what no store can keep: a NUL, and half of a surrogate pair."""
+    return text.replace("\0", "\N{REPLACEMENT CHARACTER}").encode(errors="replace").decode()
 
 
 def raise_transient(tx: Transaction, error: Exception) -> None:
