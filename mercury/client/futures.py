@@ -185,5 +185,9 @@ class Futures:
         else:
             try:
                 expected.future.set_result(read_body(response, expected.wanted, expected.namespace))
-            except PayloadError as error:
+            except MercuryError as error:
                 expected.future.set_exception(error)
+            except Exception as error:  # of the application's class; the future is resolved here or never
+                unread = PayloadError(f"the response cannot be read: {type(error).__name__}: {error}")
+                unread.__cause__ = error
+                expected.future.set_exception(unread)

@@ -126,8 +126,9 @@ class Sender(KeyProgress):
         Other parameters and errors as for `send`.
 
         :param response: the dataclass to read the response into; by default the future's result is its XML.
-        :returns: a future. Its result is the response; its exception is an `ApplicationFault` from the peer, or
-            `SequenceFailed` if no response will come. The text of its `TimeoutError` has the state of the request.
+        :returns: a future. Its result is the response; its exception is an `ApplicationFault` from the peer,
+            `SequenceFailed` if no response will come, or `PayloadError` if the response cannot be read. The text of its
+            `TimeoutError` has the state of the request.
         """
         unstored = self._row(body, operation, action, correlation, headers, life)
         row = unstored.row

@@ -162,6 +162,16 @@ SIMULATED = (
         "::test_reason_of_a_refusal_that_no_store_can_keep_is_in_the_dead_letter_with_replacements",
     ),
     Mutant(
+        "response whose class raises an error",
+        (
+            Change(
+                "mercury.client.futures:Futures._resolve", "except Exception as error:", "except ValueError as error:"
+            ),
+        ),
+        test="tests/unit/client/test_raw_responses.py"
+        "::test_response_whose_class_raises_another_error_than_of_a_value_fails_its_future",
+    ),
+    Mutant(
         "number of responses of a list",
         (
             Change(

@@ -1,15 +1,17 @@
-"""Futures whose result is the response as received, with its header blocks."""
+"""Futures: whose result is the response as received, with its header blocks, and what reading it can raise."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from mercury.client.futures import Futures, RawResponse
+from mercury.client.futures import Futures, RawResponse, awaited
 from mercury.client.zeep.parsed_future import ParsedFuture
-from mercury.errors import ApplicationFault, SequenceFailed
+from mercury.errors import ApplicationFault, PayloadError, SequenceFailed
 from mercury.wire.envelope import Payload
 
 HEADERS = (b"<h/>",)
@@ -65,3 +67,32 @@ def test_parsed_future_that_is_cancelled_stays_so() -> None:
     assert future.cancel()
     answered(futures, Payload(b"<a/>", "a"))
     assert future.cancelled()
+
+
+@dataclass
+class Told:
+    """Its constructor refuses values by other errors than those of values."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        assert self.number != 13, "not this one"
+        next(each for each in range(13) if each == self.number)
+
+
+@pytest.mark.parametrize(
+    ("number", "error"), [(13, "AssertionError: not this one"), (14, "StopIteration: ")], ids=["false", "not found"]
+)
+def test_response_whose_class_raises_another_error_than_of_a_value_fails_its_future(number: int, error: str) -> None:
+    futures = Futures("me")
+    future, _ = futures.expect("urn:1", Told, "urn:n")
+
+    async def wait() -> Any:
+        waiting = asyncio.ensure_future(awaited(future, 30, lambda _: asyncio.sleep(0, "")))
+        await asyncio.sleep(0)
+        answered(futures, Payload(f'<Told xmlns="urn:n"><number>{number}</number></Told>'.encode(), "{urn:n}Told"))
+        return await waiting
+
+    with pytest.raises(PayloadError, match=f"the response cannot be read: {error}"):
+        asyncio.run(wait())
+    assert isinstance(future.exception(0), PayloadError)
