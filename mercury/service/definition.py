@@ -7,6 +7,7 @@ types `MessageContext` and `Transaction` are optional and are filled in for each
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from mercury.service.signature import Signature
 from mercury.service.wsdl_first import WsdlFirst
 from mercury.statemachine.bounds import KEY_BYTES, above, at_least, storable
 from mercury.statemachine.policy import DestinationPolicy
+from mercury.storage.application import Transaction
 from mercury.wire.bodies import read_body, write_body
 from mercury.wire.envelope import Payload
 from mercury.wire.mapping import element_name
@@ -215,13 +217,18 @@ class Service:
         element = name or (element_name(signature.body) if signature.body is not bytes else function.__name__)
         action = action or f"{self.namespace}/{element}"
         has_response = signature.returns is not type(None)
-        namespace = self.namespace
+        namespace, response = self.namespace, signature.returns
+        response_element = None if response is bytes or not has_response else element_name(response)
 
         def read(payload: Payload) -> Any:
             return read_body(payload, signature.body or bytes, namespace, element)
 
         def write(result: object, limits: Limits) -> Payload:
-            return write_body(result, namespace, limits=limits)
+            if response_element is not None and not isinstance(result, response):
+                shown = f"{type(result).__name__}, not {response.__name__}"
+                raise PayloadError(f"{signature.name} has returned {shown}")
+            # By the name that the WSDL has; a subclass has another one.
+            return write_body(result, namespace, response_element, limits=limits)
 
         return Operation(
             name=name or function.__name__,
@@ -229,7 +236,7 @@ class Service:
             action=action,
             response_action=(response_action or f"{action}Response") if has_response else None,
             request=signature.body,
-            response=signature.returns if has_response else bytes,
+            response=response if has_response else bytes,
             takes_attachments=signature.body is not bytes and has_attachments(signature.body),
             **_calls(function, signature, read, write if has_response else None, batch),
         )
@@ -292,7 +299,7 @@ def _call_together(
             bodies = [read(payload) for payload in payloads]
         except PayloadError as error:
             raise ApplicationFault(f"the request cannot be read: {error}", code="BadRequest") from error
-        results = function(**signature.arguments(list(contexts), contexts[0].transaction, bodies))
+        results = _called(function, signature, list(contexts), contexts[0].transaction, bodies)
         if write is None:
             return [None] * len(payloads)
         if not isinstance(results, Sequence) or len(results) != len(payloads):
@@ -316,10 +323,27 @@ def _call(
             body = read(payload)
         except PayloadError as error:
             raise ApplicationFault(f"the request cannot be read: {error}", code="BadRequest") from error
-        result = function(**signature.arguments(context, context.transaction, body))
+        result = _called(function, signature, context, context.transaction, body)
         return write(result, context.limits) if write is not None else None
 
     return call
+
+
+def _called(
+    function: Callable[..., Any], signature: Signature, context: object, transaction: Transaction, body: object
+) -> Any:
+    """What a function of the application's returns.
+
+    :raises ConfigurationError: it has not run: it is asynchronous, or a generator, behind a decorator maybe, where its
+        registration cannot see it.
+    """
+    result = function(**signature.arguments(context, transaction, body))
+    if result is None or not (inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return result
+    if inspect.iscoroutine(result):
+        result.close()  # Python would warn that it was never awaited
+    what = f"{signature.name} has returned a {type(result).__name__}, and has not run"
+    raise ConfigurationError(f"{what}: handlers are ordinary functions; async def is not supported yet")
 
 
 def read_callback(function: Callable[..., Any], namespace: str | None = None) -> Callback:
@@ -331,7 +355,7 @@ def read_callback(function: Callable[..., Any], namespace: str | None = None) ->
 
     :raises ConfigurationError: a parameter has no type, or a type that cannot be a message body.
     """
-    signature = Signature.of(function)
+    signature = Signature.of(function, responds=False)
     if signature.body is None and not signature.takes_faults:
         raise ConfigurationError(f"{signature.name}: a parameter for the response is needed (a dataclass or bytes)")
 
@@ -339,9 +363,9 @@ def read_callback(function: Callable[..., Any], namespace: str | None = None) ->
         if isinstance(response, MercuryError):
             if not signature.takes_faults:
                 raise response
-            function(**signature.arguments(context, context.transaction, response))
+            _called(function, signature, context, context.transaction, response)
             return
         body = read_body(response, signature.body or bytes, namespace)
-        function(**signature.arguments(context, context.transaction, body))
+        _called(function, signature, context, context.transaction, body)
 
     return call

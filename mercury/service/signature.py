@@ -31,13 +31,16 @@ class Signature:
     returns: type[Any]
 
     @classmethod
-    def of(cls, function: Callable[..., Any], *, parsed: bool = False, lists: bool = False) -> Signature:
+    def of(
+        cls, function: Callable[..., Any], *, parsed: bool = False, lists: bool = False, responds: bool = True
+    ) -> Signature:
         """Read a function's type hints.
 
         :param parsed: a body may be ``Any``, which becomes `Parsed`.
         :param lists: the context, the body and the result are lists; the types are those of their items.
-        :raises ConfigurationError: the function is asynchronous, a parameter has no type, or a type cannot be a
-            message body.
+        :param responds: the result is a response, or ``None``; otherwise it is ignored, and needs no type.
+        :raises ConfigurationError: the function is asynchronous, a parameter or the result has no type, or a type
+            cannot be a message body.
         """
         name = getattr(function, "__qualname__", repr(function))
         if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
@@ -65,6 +68,8 @@ class Signature:
                 body_parameter = parameter.name
                 kind = Parsed if parsed and kind is Any else kind
                 body, faults = _body_type(kind, f"{name}: parameter {parameter.name!r}")
+        if responds and "return" not in hints:
+            raise ConfigurationError(f"{name}: the result needs a type: a class, or None for no response")
         returns = hints.get("return", type(None))
         if lists and returns is not type(None):
             returns = _item_type(returns, f"{name}: the result")

@@ -72,6 +72,22 @@ WSDL = (
         f"{FIRST}::test_other_element_is_refused_by_a_service_of_typed_functions_too",
     ),
     guard(
+        "the type of a response",
+        "mercury.service.definition:Service._read",
+        "response_element is not None and not isinstance(result, response)",
+        "False",
+        "tests/unit/service/test_results.py"
+        "::test_request_whose_handler_forgets_its_result_is_not_answered_with_an_empty_body",
+    ),
+    guard(
+        "a handler that has not run",
+        "mercury.service.definition:_called",
+        "result is None or not (",
+        "True or not (",
+        "tests/unit/service/test_results.py"
+        "::test_asynchronous_handler_behind_a_decorator_has_failed_and_consumes_nothing",
+    ),
+    guard(
         "the host of the request",
         "mercury.service.publishing:address_of",
         "if not host_in(host):",
