@@ -78,7 +78,10 @@ class Contract(Service):
         """
         if any(each.name == name for each in self._operations):
             raise ConfigurationError(f"service {self.name!r}: {name} has a handler already")
-        self._operations.append(replace(self._read(function, None, action, None, batch), name=name))
+        found = self._read(function, None, action, None, batch)
+        # The element of a raw body is named after the operation, as it is declared, whatever the function is called.
+        element = name if found.request is bytes else found.element
+        self._operations.append(replace(found, name=name, element=element, time_limit=self.time_limit))
 
 
 C = TypeVar("C", bound=Contract)

@@ -172,6 +172,11 @@ SIMULATED = (
         "::test_response_whose_class_raises_another_error_than_of_a_value_fails_its_future",
     ),
     Mutant(
+        "time limit of a contract",
+        (Change("mercury.contract:Contract.handle", ", time_limit=self.time_limit", ""),),
+        test="tests/unit/service/test_results.py::test_handlers_of_a_contract_have_its_time_limit",
+    ),
+    Mutant(
         "number of responses of a list",
         (
             Change(

@@ -189,3 +189,43 @@ def test_handler_whose_decorator_runs_the_coroutine_is_an_ordinary_one() -> None
     response = answer(ask)
     assert response is not None
     assert response.name == "{urn:n}Told"
+
+
+# --- operations of a contract ----------------------------------------------------------------------------------------
+
+
+class Desk(Contract):
+    @declared
+    def ask(self, asked: Ask) -> Told:
+        raise NotImplementedError
+
+    @declared
+    def raw(self, asked: bytes) -> bytes:
+        raise NotImplementedError
+
+
+def test_handlers_of_a_contract_have_its_time_limit() -> None:
+    desk = Desk("desk", time_limit=3)
+
+    @desk.ask.handler
+    def ask(asked: Ask) -> Told:
+        return Told(asked.number)
+
+    assert [each.time_limit for each in desk.operations] == [3]
+
+
+def test_raw_operation_of_a_contract_has_the_element_of_its_name_whatever_the_handler_is_called() -> None:
+    desk = Desk("desk", namespace="urn:n")
+
+    @desk.raw.handler
+    def handle(asked: bytes) -> bytes:
+        return asked
+
+    @desk.ask.handler
+    def answer_it(asked: Ask) -> Told:
+        return Told(asked.number)
+
+    assert [(each.name, each.element, each.action) for each in desk.operations] == [
+        ("raw", "raw", "urn:n/raw"),
+        ("ask", "Ask", "urn:n/Ask"),
+    ]
