@@ -89,17 +89,18 @@ def describe(
     types = etree.SubElement(root, clark(WSDL, "types"))
     types.append(schema_of(namespace, _elements(operations)))
     prefix = "tns:" if namespace else ""
-    named = list(zip(_unique(operations), operations, strict=True))
-    for called, each in named:
-        _message(root, called, prefix + each.element)
+    called = _unique(operations)
+    named = list(zip(called, _responses(called), operations, strict=True))
+    for request, response, each in named:
+        _message(root, request, prefix + each.element)
         if each.response_action is not None:
-            _message(root, f"{called}Response", prefix + each.response_element)
+            _message(root, response, prefix + each.response_element)
     port_type = etree.SubElement(root, clark(WSDL, "portType"), name=title)
-    for called, each in named:
-        operation = etree.SubElement(port_type, clark(WSDL, "operation"), name=called)
-        _with_action(operation, "input", called, each.action)
+    for request, response, each in named:
+        operation = etree.SubElement(port_type, clark(WSDL, "operation"), name=request)
+        _with_action(operation, "input", request, each.action, {})
         if each.response_action is not None:
-            _with_action(operation, "output", f"{called}Response", each.response_action)
+            _with_action(operation, "output", response, each.response_action, _name(request, response))
     for soap in SoapVersion:
         _binding(root, title, soap, named)
     service = etree.SubElement(root, clark(WSDL, "service"), name=title)
@@ -137,13 +138,29 @@ def _unique(operations: Sequence[OperationDescription]) -> list[str]:
     return found
 
 
+def _responses(requests: Sequence[str]) -> list[str]:
+    """The names of the messages of responses to these requests: none is that of a request too."""
+    found: list[str] = []
+    for each in requests:
+        name, number = f"{each}Response", 2
+        while name in requests or name in found:
+            name, number = f"{each}Response{number}", number + 1
+        found.append(name)
+    return found
+
+
+def _name(request: str, response: str) -> dict[str, str]:
+    """The attribute of an output whose default name (WSDL 1.1 section 2.4.5) another operation's input has."""
+    return {} if response == f"{request}Response" else {"name": response}
+
+
 def _message(root: etree._Element, name: str, element: str) -> None:
     message = etree.SubElement(root, clark(WSDL, "message"), name=name)
     etree.SubElement(message, clark(WSDL, "part"), name="parameters", element=element)
 
 
-def _with_action(operation: etree._Element, kind: str, message: str, action: str) -> None:
-    written = etree.SubElement(operation, clark(WSDL, kind), message=f"tns:{message}")
+def _with_action(operation: etree._Element, kind: str, message: str, action: str, name: dict[str, str]) -> None:
+    written = etree.SubElement(operation, clark(WSDL, kind), name, message=f"tns:{message}")
     written.set(clark(WSAM, "Action"), action)
     written.set(clark(WSAW, "Action"), action)
 
@@ -153,17 +170,17 @@ def _bound(title: str, soap: SoapVersion) -> str:
 
 
 def _binding(
-    root: etree._Element, title: str, soap: SoapVersion, named: Sequence[tuple[str, OperationDescription]]
+    root: etree._Element, title: str, soap: SoapVersion, named: Sequence[tuple[str, str, OperationDescription]]
 ) -> None:
     ns = WSDL_SOAP[soap]
     binding = etree.SubElement(root, clark(WSDL, "binding"), name=_bound(title, soap), type=f"tns:{title}")
     binding.append(policy_reference())
     etree.SubElement(binding, clark(ns, "binding"), style="document", transport=SOAP_OVER_HTTP)
-    for called, each in named:
-        operation = etree.SubElement(binding, clark(WSDL, "operation"), name=called)
+    for request, response, each in named:
+        operation = etree.SubElement(binding, clark(WSDL, "operation"), name=request)
         etree.SubElement(operation, clark(ns, "operation"), soapAction=each.action, style="document")
         for kind in ("input", "output") if each.response_action is not None else ("input",):
-            body = etree.SubElement(operation, clark(WSDL, kind))
+            body = etree.SubElement(operation, clark(WSDL, kind), _name(request, response) if kind == "output" else {})
             etree.SubElement(body, clark(ns, "body"), use="literal")
 
 

@@ -88,6 +88,13 @@ WSDL = (
         "::test_asynchronous_handler_behind_a_decorator_has_failed_and_consumes_nothing",
     ),
     guard(
+        "the names of messages",
+        "mercury.wsdl.write:_responses",
+        "name in requests or name in found",
+        "False",
+        "tests/unit/wsdl/test_write.py::test_response_and_a_request_of_one_name_are_two_messages_of_two_names",
+    ),
+    guard(
         "the host of the request",
         "mercury.service.publishing:address_of",
         "if not host_in(host):",
