@@ -39,6 +39,8 @@ DecisionLog = Annotated[
     str | None,
     typer.Option("--decision-log", metavar="URL", help="The store of the decisions; default: the one of the settings."),
 ]
+#: What is to be done about a transaction that another decision log may have decided.
+UNKNOWN = "no named decision log knows its process: name the right one by --decision-log URL, or in xa.decision_log"
 Gtrid = Annotated[str, typer.Argument(metavar="GTRID", help="The transaction, mercury:STORE:INCARNATION.NUMBER.")]
 
 
@@ -89,12 +91,15 @@ def show_transaction(
         "gtrid": str(wanted),
         "decision": decided.verdict.value if decided is not None else None,
         "decided_at": decided.decided_at if decided is not None else None,
+        "unknown_process": wanted in found.unknown,
         "prepared": [each.resource for each in found.branches if each.gtrid == wanted],
         "finished_by_hand": [each.gid for each in found.heuristics if each.gid.startswith(f"{wanted}:")],
         "queried": list(found.queried),
         "not_queried": dict(found.away),
     }
-    rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items()]
+    rows = [(name.replace("_", " "), _plain(each)) for name, each in value.items() if name != "unknown_process"]
+    if wanted in found.unknown:
+        rows = [(name, UNKNOWN if name == "decision" else each) for name, each in rows]
     show(output, value, lambda: show_table(("property", "value"), rows, nothing=""))
     if found.away:
         raise typer.Exit(FAILED)
@@ -109,6 +114,13 @@ def resolve(
     decision_log: DecisionLog = None,
     force: Annotated[
         bool, typer.Option("--force", help="Commit without a decision to commit: parts of the transaction may be lost.")
+    ] = False,
+    unknown_process: Annotated[
+        bool,
+        typer.Option(
+            "--unknown-process",
+            help="Finish it although no named decision log knows its process: another log may have decided otherwise.",
+        ),
     ] = False,
     by: By = None,
     note: Note = "",
@@ -126,7 +138,16 @@ def resolve(
         from mercury.operations.transactions import resolve as resolve_audited
 
         decided = Verdict.COMMIT if verdict == "commit" else Verdict.ABORT
-        finished = resolve_audited(coordinator, wanted, decided, actor(by), time.time, force=force, reason=note)
+        finished = resolve_audited(
+            coordinator,
+            wanted,
+            decided,
+            actor(by),
+            time.time,
+            force=force,
+            unknown_process=unknown_process,
+            reason=note,
+        )
     value = {"gtrid": str(wanted), "decision": decided.value, "finished": finished}
     done = "committed" if decided is Verdict.COMMIT else "rolled back"
     text = "\n".join(f"{done}: {gid}" for gid in finished) or f"no branch was left to be {done}"
@@ -161,6 +182,7 @@ def _overview(found: Overview) -> dict[str, Any]:
                 "resource": branch.resource,
                 "age": branch.age,
                 "decision": _decided(found.decision_on(branch.gtrid)),
+                "unknown_process": branch.gtrid in found.unknown,
             }
             for branch in found.branches
         ],
@@ -183,13 +205,16 @@ def _show_overview(found: Overview) -> None:
     from mercury.storage.xa.names import STORE_BRANCH
 
     rows = [
-        (str(each.gtrid), each.resource, f"{each.age:.0f} s", _decided(found.decision_on(each.gtrid)) or "not yet")
+        (str(each.gtrid), each.resource, f"{each.age:.0f} s", _decided(found.decision_on(each.gtrid)) or undecided)
         for each in found.branches
+        for undecided in ["not known" if each.gtrid in found.unknown else "not yet"]
     ]
     queried = ", ".join(found.queried) or "no database"
     show_table(("transaction", "prepared in", "for", "decided"), rows, nothing=f"nothing is prepared in {queried}")
     if rows:
         console().print(f"\nqueried: {queried}", markup=False)
+    if found.unknown:
+        console().print(f"\nnot known: {UNKNOWN}", markup=False)
     if not found.away and not set(found.queried) - {STORE_BRANCH}:
         console().print(
             "\nonly the store was queried: name the other databases by --resource NAME=URL, or in the setting "

@@ -58,6 +58,7 @@ def resolve(
     clock: Callable[[], float],
     *,
     force: bool = False,
+    unknown_process: bool = False,
     reason: str = "",
 ) -> list[str]:
     """Finish a transaction in every database that answers: see `Operator.resolve`. Returns the gids that were finished.
@@ -76,9 +77,10 @@ def resolve(
         with store.transaction() as tx:
             steering.note(tx, entry_of(clock(), actor, action, TargetKind.TRANSACTION, str(gtrid), None, after, reason))
 
-    told("resolve", {"verdict": verdict.value, "force": force})
+    forced = {"force": force} | ({"unknown_process": True} if unknown_process else {})
+    told("resolve", {"verdict": verdict.value, **forced})
     try:
-        finished = Operator(coordinator).resolve(gtrid, verdict, force=force)
+        finished = Operator(coordinator).resolve(gtrid, verdict, force=force, unknown_process=unknown_process)
     except MercuryError as error:
         told("resolve refused", {"verdict": verdict.value, "error": str(error)})
         raise

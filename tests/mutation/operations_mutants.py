@@ -268,6 +268,13 @@ OPERATIONS = (
         "tests/xa/test_operator.py::test_a_commit_is_not_forced_while_the_coordinator_may_still_decide",
     ),
     guard(
+        "no verdict where the decision log may be another one",
+        "mercury.storage.xa.operator:Operator.resolve",
+        "if known is None and not unknown_process:",
+        "if False:",
+        "tests/xa/test_operator.py::test_a_transaction_is_not_resolved_where_its_decision_log_is_not_named",
+    ),
+    guard(
         "two letters of one message",
         "mercury.client.dead_letters:refusals",
         "waiting.add(letter.message_id)",

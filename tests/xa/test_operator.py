@@ -118,6 +118,60 @@ def test_a_commit_is_not_forced_while_the_coordinator_may_still_decide(places: P
     assert places.state == ([], [], [])
 
 
+# --- without the decision log ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("places", ["two-phase"], indirect=True)
+@pytest.mark.parametrize("verdict", [("rollback",), ("commit",), ("commit", "--force")])
+def test_a_transaction_is_not_resolved_where_its_decision_log_is_not_named(
+    places: Places, ask: Ask, verdict: tuple[str, ...]
+) -> None:
+    """It is decided to commit, in a log that the operator has not named, and the store may have committed already."""
+    leave(places, "commit_decision")
+    gtrid, prepared = gtrid_of(places), places.prepared()
+    no_log = ("--store", places.store, "--resource", f"app={places.app}")
+    refused(ask("resolve", gtrid, *verdict, *no_log), "--decision-log", StorageError)
+    assert places.prepared() == prepared
+    with places.engine(places.store).connect() as connection:
+        assert connection.execute(text("select * from mercury_decision")).all() == [], "nor is it decided twice"
+    assert ask("resolve", gtrid, "commit").exit_code == 0
+    assert places.state == ([1], [1], [])
+
+
+@pytest.mark.parametrize("places", ["two-phase"], indirect=True)
+def test_where_its_decision_log_is_not_named_a_transaction_is_not_shown_as_undecided(places: Places, ask: Ask) -> None:
+    leave(places, "commit_decision")
+    gtrid = gtrid_of(places)
+    no_log = ("--store", places.store, "--resource", f"app={places.app}")
+    listed = ask("list", *no_log).stdout
+    assert "not yet" not in listed
+    assert "no named decision log knows its process" in listed
+    assert "no named decision log knows its process" in ask("show", gtrid, *no_log).stdout
+    found = value(ask("list", *no_log, "--output", "json"))
+    assert {branch["unknown_process"] for branch in found["branches"]} == {True}
+    assert value(ask("show", gtrid, *no_log, "--output", "json"))["unknown_process"]
+    found = value(ask("list", "--output", "json"))
+    assert {branch["unknown_process"] for branch in found["branches"]} == {False}
+
+
+def test_a_transaction_of_a_process_that_was_deleted_from_the_log_is_resolved_by_an_option_of_its_own(
+    places: Places, ask: Ask
+) -> None:
+    """Its database was away for longer than a dead process is kept."""
+    leave(places, "prepare")
+    gtrid = gtrid_of(places)
+    with places.engine(places.log or places.store).begin() as connection:
+        connection.execute(text("delete from mercury_incarnation"))
+    refused(ask("resolve", gtrid, "rollback"), "--unknown-process", StorageError)
+    refused(ask("resolve", gtrid, "commit", "--force"), "--unknown-process", StorageError)
+    refused(ask("resolve", gtrid, "commit", "--unknown-process"), "add --force", StorageError)
+    assert places.decisions() == []
+    assert ask("resolve", gtrid, "rollback", "--unknown-process").exit_code == 0
+    assert places.state == ([], [], [])
+    audit = json.loads(CliRunner().invoke(app, ["audit", "--store", places.store, "--output", "json"]).stdout)
+    assert audit[1]["after"]["unknown_process"] is True
+
+
 def test_a_heuristic_outcome_is_shown(places: Places, ask: Ask) -> None:
     leave(places, "commit_decision")
     gid = by_hand(places, "rollback")

@@ -26,6 +26,8 @@ class Overview:
     queried: Sequence[str]
     #: Databases that were not queried, with the reason: no answer, or only a decision names the database.
     away: Sequence[tuple[str, str]]
+    #: Prepared transactions whose process no named decision log knows: another log may have decided them.
+    unknown: frozenset[Gtrid] = frozenset()
 
     def decision_on(self, gtrid: Gtrid) -> Decision | None:
         """The decision on a transaction; ``None`` = not decided."""
@@ -33,7 +35,8 @@ class Overview:
 
 
 class ResolutionRefused(StorageError):
-    """A manual resolution is refused: it contradicts the decision, or there is none. Nothing was changed."""
+    """A manual resolution is refused: it contradicts the decision, or there is none, or another log may have it.
+    Nothing was changed."""
 
 
 class Operator:
@@ -53,6 +56,7 @@ class Operator:
         known = {decision.gtrid for decision in decisions}
         for gtrid in {branch.gtrid for _, branch in prepared} - known:
             decisions += [found for log in logs if (found := log.find(gtrid)) is not None]
+        processes = {name for log in logs for name in log.incarnations()} if prepared else set()
         named = {name for name, _ in away}.union(queried, [STORE_BRANCH], self._coordinator.resources)
         for name in sorted({name for decision in decisions for name in decision.branches} - named):
             away.append((name, "not configured: add --resource NAME=URL, or the setting xa.resources"))
@@ -62,6 +66,7 @@ class Operator:
             heuristics=[heuristic for log in logs for heuristic in log.heuristics()],
             queried=queried,
             away=away,
+            unknown=frozenset(each.gtrid for _, each in prepared if each.gtrid.incarnation not in processes),
         )
 
     def find(self, gtrid: Gtrid) -> tuple[Overview, Decision | None]:
@@ -85,21 +90,33 @@ class Operator:
             )
         return found, decided
 
-    def resolve(self, gtrid: Gtrid, verdict: Verdict, *, force: bool = False) -> list[str]:
+    def resolve(
+        self, gtrid: Gtrid, verdict: Verdict, *, force: bool = False, unknown_process: bool = False
+    ) -> list[str]:
         """Finish a transaction in every database that answers. Returns the gids that were finished now.
 
         :param force: commit a transaction without a decision to commit.
+        :param unknown_process: finish it although no named decision log knows its process.
         :raises ResolutionRefused: the decision is the other verdict; or there is none to commit, without ``force`` or
-            while its coordinator is alive.
+            while its coordinator is alive; or the decision may be in a log that is not named.
         :raises TransientStorageError: its coordinator is about to decide, or the decision log does not answer.
         """
         prepared, _, _ = self._prepared()
         branches = [(resource, branch) for resource, branch in prepared if branch.gtrid == gtrid]
-        log = self._decision_log_of(gtrid)
+        known = self._decision_log_of(gtrid)
+        log = known or self._coordinator.decisions
         decision = log.find(gtrid)
+        if decision is None and not branches:
+            raise ResolutionRefused(f"nothing is prepared and nothing is decided for {gtrid}")
+        if known is None and not unknown_process:
+            # As recovery: a decision to commit may be in the log that is not named, and executed in other databases.
+            raise ResolutionRefused(
+                f"no named decision log knows the process of {gtrid}: another one may have decided it. Name the "
+                "decision log of the application by --decision-log URL, or in the setting xa.decision_log. If there "
+                "is none, or the process was deleted from it after 30 days, find out in the other databases what was "
+                "decided, and use `mercury xa resolve` with --unknown-process"
+            )
         if decision is None:
-            if not branches:
-                raise ResolutionRefused(f"nothing is prepared and nothing is decided for {gtrid}")
             if verdict is Verdict.COMMIT and not force:
                 raise ResolutionRefused(self._undecided(gtrid))
             if verdict is Verdict.COMMIT:
@@ -163,9 +180,9 @@ class Operator:
                 away.append((resource.name, str(error)))
         return found, queried, away
 
-    def _decision_log_of(self, gtrid: Gtrid) -> DecisionLog:
-        """The log in which its coordinator decides."""
+    def _decision_log_of(self, gtrid: Gtrid) -> DecisionLog | None:
+        """The log in which its coordinator decides; ``None`` = none of those that are named."""
         for log in self._coordinator.logs:
             if gtrid.incarnation in log.incarnations():
                 return log
-        return self._coordinator.decisions
+        return None
