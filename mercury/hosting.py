@@ -126,6 +126,7 @@ class Hosting:
             self.settings.console,
             access=access,
             coordinator=lambda: self.coordinator,
+            decision_log=self.settings.xa.decision_log,
             watch=self.settings.watch,
             clock=self.clock,
         )

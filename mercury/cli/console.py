@@ -64,7 +64,14 @@ def console(
                 found.append(_coordinator(opened, settings))
             return found[0]
 
-        made_console = console_of(opened, store_name(url), own, coordinator=coordinator, watch=settings.watch)
+        made_console = console_of(
+            opened,
+            store_name(url),
+            own,
+            coordinator=coordinator,
+            decision_log=settings.xa.decision_log,
+            watch=settings.watch,
+        )
         ending.callback(made_console.close)
         listening = bind(host, port, tls=settings.tls.server_cert is not None)
         ending.callback(listening.socket.close)
@@ -90,7 +97,7 @@ def console(
 
 
 def _coordinator(opened: SqlStore, settings: Settings) -> Coordinator | None:
-    """The coordinator of the databases that the settings name."""
+    """The coordinator of the databases that the settings name; ``None`` = they name none."""
     from mercury.storage.opening import name_resources
 
     named = settings.xa.named()

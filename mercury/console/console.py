@@ -48,6 +48,7 @@ class Console:
     :param name: the store's name for people.
     :param access: the application's own check of who may use it; ``None`` = by the tokens of the settings.
     :param coordinator: returns the coordinator of two-phase commits; ``None`` = no databases are named for them.
+    :param decision_log: the URL of the database with their decisions, if no databases are named.
     :param watch: the ages from which on a waiting message is a problem.
     :param clock: seconds since the epoch.
     :param secret: returns a random text that cannot be guessed, a new one for each call.
@@ -63,6 +64,7 @@ class Console:
         *,
         access: ConsoleAccess | None = None,
         coordinator: Callable[[], Coordinator | None] = lambda: None,
+        decision_log: str | None = None,
         watch: WatchSettings | None = None,
         clock: Callable[[], float] = time.time,
         secret: Callable[[], str] = secrets.token_urlsafe,
@@ -73,13 +75,14 @@ class Console:
         self._clock = clock
         self._secret = secret
         self._site = site = Site(name, settings, access, clock, secret)
-        reader = DoubtReader(lambda: in_doubt(doubt.coordinator_of(store, coordinator), clock()))
+        self._coordinators = coordinators = doubt.Coordinators(store, coordinator, decision_log)
+        reader = DoubtReader(lambda: in_doubt(coordinators.find(), clock()))
         overview.add_pages(site, operations, reader, zone)
         sequences.add_pages(site, operations)
         messages.add_pages(site, operations, zone)
         letters.add_pages(site, operations)
         services.add_pages(site, operations, zone)
-        doubt.add_pages(site, store, coordinator, clock)
+        doubt.add_pages(site, coordinators, clock)
         sequence_actions.add_actions(site, operations)
         message_actions.add_actions(site, operations)
         self._bulks = BulkRunner(operations.bulk_actions)
@@ -110,3 +113,4 @@ class Console:
         The store stays open."""
         self._bulks.close()
         self._reports.stop()
+        self._coordinators.close()

@@ -24,6 +24,7 @@ def console_of(
     *,
     access: ConsoleAccess | None = None,
     coordinator: Callable[[], Coordinator | None] = lambda: None,
+    decision_log: str | None = None,
     watch: WatchSettings | None = None,
     clock: Callable[[], float] = time.time,
 ) -> Console:
@@ -41,4 +42,13 @@ def console_of(
 
     if not isinstance(store, SqlStore):
         raise ConfigurationError("the console reads a store in a database (SQLite or PostgreSQL), and this is none")
-    return Console(store, name, settings, access=access, coordinator=coordinator, watch=watch, clock=clock)
+    return Console(
+        store,
+        name,
+        settings,
+        access=access,
+        coordinator=coordinator,
+        decision_log=decision_log,
+        watch=watch,
+        clock=clock,
+    )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mercury.storage.sql.dialect import Dialect
     from mercury.storage.sql.store import SqlStore
     from mercury.storage.xa.coordinator import Coordinator
+    from mercury.storage.xa.timing import Timing
 
 log = logging.getLogger("mercury.store")
 
@@ -190,9 +191,6 @@ def name_resources(
     :raises StorageError: the decision log cannot be opened.
     """
     from mercury.storage.sql.store import SqlStore
-    from mercury.storage.xa.coordinator import Coordinator
-    from mercury.storage.xa.names import checked_resource
-    from mercury.storage.xa.resources import Resource
     from mercury.storage.xa.timing import Timing
 
     if not isinstance(store, SqlStore):
@@ -205,6 +203,31 @@ def name_resources(
             f"a store in {store.dialect} cannot be prepared and must keep the decisions itself: leave "
             "out decision_log, or use a PostgreSQL store"
         )
+    timing = Timing(interval=interval, lease=lease)
+    store.coordinator = coordinator = _coordinator(store, resources, decision_log, timing, wait)
+    return coordinator
+
+
+def coordinator_of_operator(store: SqlStore, decision_log: str | None) -> Coordinator:
+    """A coordinator by which an operator sees the transactions of a store in use: the store does not use it, and no
+    other databases take part in its transactions. Close it.
+
+    :param decision_log: as for `name_resources`; not used if the store cannot be prepared, as then it has none.
+    :raises StorageError: the store or the decision log does not answer.
+    """
+    from mercury.storage.xa.timing import Timing
+
+    log = decision_log if store.capabilities.two_phase else None
+    return _coordinator(store, {}, log, Timing(), 0.0)
+
+
+def _coordinator(
+    store: SqlStore, resources: Resources, decision_log: str | None, timing: Timing, wait: float
+) -> Coordinator:
+    from mercury.storage.xa.coordinator import Coordinator
+    from mercury.storage.xa.names import checked_resource
+    from mercury.storage.xa.resources import Resource
+
     found = {
         checked_resource(name): Resource(name, _engine(name, where), owned=isinstance(where, str))
         for name, where in resources.items()
@@ -217,10 +240,7 @@ def name_resources(
         raise ConfigurationError(
             "decision_log: this is the store itself, which keeps the decisions when decision_log is left out"
         )
-    store.coordinator = coordinator = Coordinator(
-        store, found, lambda: uuid.uuid4().hex[:16], log=decisions, timing=Timing(interval=interval, lease=lease)
-    )
-    return coordinator
+    return Coordinator(store, found, lambda: uuid.uuid4().hex[:16], log=decisions, timing=timing)
 
 
 def _engine(name: str, where: str | Engine) -> Engine:

@@ -7,12 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from mercury.operations.operator import Operations
 from mercury.storage.opening import name_resources, open_sql_store
+from mercury.storage.sql.joining import _on_commit
 from mercury.storage.sql.overview import StoreOverview
+from mercury.storage.sql.transaction import SqlTransaction
+from mercury.testing import FakeClock
 from tests.postgres import PostgresServer
-from tests.xa.places import Places, fill_application
+from tests.xa.places import Places, fill_application, fill_store
+from tests.xa.test_recovery import leave
 
 from .browsing import Answer, Browser, console_of, serving
 from .in_doubt import leave_in_doubt
@@ -92,3 +97,75 @@ def test_the_store_alone_is_looked_at_when_no_database_is_named(prepared: Prepar
         browser = Browser(stack.enter_context(serving(console_of(store, prepared.clock).application())))
         browser.log_in()
         assert "Other databases are queried when the setting xa.resources" in browser.get("doubt").words
+
+
+@pytest.fixture
+def two_phase(postgres_server: PostgresServer) -> Iterator[Places]:
+    urls = [postgres_server.create() for _ in range(3)]
+    made = Places(*urls)
+    for url, fill in zip(urls, (fill_store, fill_application, fill_store), strict=True):
+        fill(url)
+    yield made
+    made.clean()
+    made.close()
+    for url in urls:
+        postgres_server.drop(url)
+
+
+def test_no_verdict_is_offered_on_a_transaction_whose_decision_log_is_not_named(two_phase: Places) -> None:
+    """It is decided to commit, in a log that the console does not know."""
+    leave(two_phase, "commit_decision")
+    (gtrid,) = [gid.removesuffix(":store") for gid in two_phase.prepared() if gid.endswith(":store")]
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(two_phase.store)))
+        browser = Browser(stack.enter_context(serving(console_of(store, FakeClock()).application())))
+        browser.log_in()
+        page = browser.get("doubt")
+        assert "not known" in page.words
+        assert "Name the application's decision log in the setting xa.decision_log" in page.words
+        assert not [link for link in page.links() if link.startswith("doubt-resolve")]
+        asked = browser.get(f"doubt-resolve?gtrid={gtrid}&verdict=rollback")
+        assert "no named decision log knows the process" in browser.submit(asked, "doubt-resolve").words
+        assert len(two_phase.prepared()) == 2
+
+
+def test_the_decision_log_of_the_settings_is_read_when_no_database_is_named(two_phase: Places) -> None:
+    leave(two_phase, "commit_decision")
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(two_phase.store)))
+        console = console_of(store, FakeClock(), decision_log=two_phase.log)
+        stack.callback(console.close)
+        browser = Browser(stack.enter_context(serving(console.application())))
+        browser.log_in()
+        page = browser.get("doubt")
+        assert "not known" not in page.words
+        assert "Committed:" in browser.submit(browser.get(question(page, "commit", "commit")), "doubt-resolve").words
+        assert two_phase.sent() == [1]
+
+
+def test_a_decision_log_in_the_settings_of_a_store_that_keeps_its_own_decisions_is_not_read(prepared: Prepared) -> None:
+    """Stores of both kinds may share their settings."""
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(prepared.url)))
+        console = console_of(store, prepared.clock, decision_log="postgresql://x@127.0.0.1:9/x")
+        browser = Browser(stack.enter_context(serving(console.application())))
+        browser.log_in()
+        assert "Nothing is in doubt." in browser.get("doubt").words
+
+
+def test_a_look_at_transactions_in_doubt_changes_nothing_in_the_process_of_the_store(two_phase: Places) -> None:
+    """The console of a process has its store, whose transactions would become those of several databases."""
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(two_phase.store)))
+        before = store.capabilities
+        console = console_of(store, FakeClock(), decision_log=two_phase.log)
+        stack.callback(console.close)
+        browser = Browser(stack.enter_context(serving(console.application())))
+        browser.log_in()
+        assert "Nothing is in doubt." in browser.get("doubt").words
+        assert " In doubt 0 " in browser.get("").words
+        assert store.coordinator is None
+        assert store.capabilities == before
+        with store.transaction() as tx:
+            assert type(tx) is SqlTransaction
+        assert not event.contains(store.engine, "commit", _on_commit), "the engine of the store has listeners now"

@@ -49,6 +49,29 @@ CONSOLE = (
         "tests/console/test_actions.py::test_a_reader_sees_every_page_and_no_action",
     ),
     guard(
+        "no advice where the decision log may be another one",
+        "mercury.console.pages.doubt:lines_of",
+        "read_gtrid(gtrid) in found.unknown",
+        "False",
+        "tests/console/test_in_doubt.py::test_no_verdict_is_offered_on_a_transaction_whose_decision_log_is_not_named",
+    ),
+    guard(
+        "a look leaves the store of a process as it is",
+        "mercury.storage.opening:coordinator_of_operator",
+        "return _coordinator(store, {}, log, Timing(), 0.0)",
+        "return name_resources(store, {}, decision_log=log)",
+        "tests/console/test_in_doubt.py::"
+        "test_a_look_at_transactions_in_doubt_changes_nothing_in_the_process_of_the_store",
+    ),
+    guard(
+        "listeners at the engine of a store",
+        "mercury.storage.xa.resources:Resource.__init__",
+        "if name != STORE_BRANCH:",
+        "if True:",
+        "tests/console/test_in_doubt.py::"
+        "test_a_look_at_transactions_in_doubt_changes_nothing_in_the_process_of_the_store",
+    ),
+    guard(
         "names of other hosts",
         "mercury.console.requests:check_host",
         "client not in LOOPBACK or host not in LOCAL_NAMES or proxied",

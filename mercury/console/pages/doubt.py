@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from mercury.console.site import Site
 from mercury.console.visits import BadRequest, Done, Question, View, Visit, link
 from mercury.errors import MercuryError
 from mercury.operations.transactions import SOON, resolve, unfinished
-from mercury.storage.opening import name_resources
+from mercury.storage.opening import coordinator_of_operator
 from mercury.storage.sql.store import SqlStore
 from mercury.storage.xa.coordinator import Coordinator
 from mercury.storage.xa.decisions import Verdict
@@ -19,6 +20,12 @@ from mercury.storage.xa.names import Gtrid, read_gtrid
 from mercury.storage.xa.operator import Operator, Overview
 
 VERDICTS: Mapping[str, Verdict] = MappingProxyType({"commit": Verdict.COMMIT, "rollback": Verdict.ABORT})
+
+#: What to do about a transaction that another decision log may have decided.
+UNKNOWN = (
+    "It is not known whether it is decided: no named decision log knows its process. Name the application's decision "
+    "log in the setting xa.decision_log, or start a process that names it, whose recovery finishes the transaction."
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +41,46 @@ class InDoubtLine:
     advice: str
     #: Seconds since the process that began it was heard of; ``None`` = it is not known any more.
     silent: float | None = None
+    #: It is prepared, and no named decision log knows its process: it may be decided in another one.
+    unknown: bool = False
 
 
-def add_pages(
-    site: Site, store: SqlStore, coordinator: Callable[[], Coordinator | None], clock: Callable[[], float]
-) -> None:
+class Coordinators:
+    """Finds the coordinator of the databases that are named, or makes that of the store alone at its first use.
+
+    :param named: returns the former; ``None`` = no databases are named.
+    :param decision_log: the URL of the decision log of the latter: the databases may be named in another process only.
+    """
+
+    def __init__(self, store: SqlStore, named: Callable[[], Coordinator | None], decision_log: str | None) -> None:
+        self._store = store
+        self._named = named
+        self._decision_log = decision_log
+        self._alone: Coordinator | None = None
+        self._mutex = threading.Lock()
+
+    def find(self) -> Coordinator:
+        """The coordinator.
+
+        :raises MercuryError: the store or the decision log does not answer, or cannot be used.
+        """
+        found = self._named()
+        if found is not None:
+            return found
+        with self._mutex:
+            if self._alone is None:
+                self._alone = coordinator_of_operator(self._store, self._decision_log)
+            return self._alone
+
+    def close(self) -> None:
+        """Close what was made here."""
+        with self._mutex:
+            alone, self._alone = self._alone, None
+        if alone is not None:
+            alone.close()
+
+
+def add_pages(site: Site, coordinators: Coordinators, clock: Callable[[], float]) -> None:
     """Add the list, and the action that finishes a transaction.
 
     :param clock: seconds since the epoch.
@@ -46,7 +88,7 @@ def add_pages(
 
     def listed(_visit: Visit) -> View:
         try:
-            used = coordinator_of(store, coordinator)
+            used = coordinators.find()
             found, silent = Operator(used).overview(), silent_for(used)
         except MercuryError as error:
             return View(template="doubt.html", values={"found": None, "lines": (), "error": str(error)})
@@ -63,7 +105,7 @@ def add_pages(
 
     def ask(visit: Visit) -> View:
         gtrid, verdict = wanted(visit)
-        found, decided = Operator(coordinator_of(store, coordinator)).find(gtrid)
+        found, decided = Operator(coordinators.find()).find(gtrid)
         forced = verdict == "commit" and decided is None
         names = [branch.resource for branch in found.branches if branch.gtrid == gtrid]
         lines = [str(gtrid), in_words(verdict == "commit", names)]
@@ -88,7 +130,7 @@ def add_pages(
     def act(visit: Visit) -> Done:
         gtrid, verdict = wanted(visit)
         finished = resolve(
-            coordinator_of(store, coordinator),
+            coordinators.find(),
             gtrid,
             VERDICTS[verdict],
             actor_of(visit),
@@ -115,12 +157,6 @@ def in_words(commits: bool, names: list[str]) -> str:
     return f"What it has changed in {where} {'takes effect' if commits else 'is undone'}."
 
 
-def coordinator_of(store: SqlStore, named: Callable[[], Coordinator | None]) -> Coordinator:
-    """The coordinator of the databases that are named, or that of the store alone."""
-    found = named()
-    return found if found is not None else name_resources(store, {})
-
-
 def silent_for(coordinator: Coordinator) -> dict[str, float]:
     """Seconds since each process that coordinates was heard of, by the name of its start.
 
@@ -145,14 +181,17 @@ def lines_of(found: Overview, silent: Mapping[str, float]) -> list[InDoubtLine]:
     lines = []
     for gtrid in unfinished(found):
         decided = decisions.get(gtrid)
-        branches = tuple(prepared.get(gtrid, ()))
+        branches, unknown = tuple(prepared.get(gtrid, ())), read_gtrid(gtrid) in found.unknown
         lines.append(
             InDoubtLine(
                 gtrid=gtrid,
                 prepared=branches,
                 decision=decided.verdict.value if decided is not None else "",
-                advice=advice(decided.verdict if decided is not None else None, branches, bool(found.away)),
+                advice=UNKNOWN
+                if unknown
+                else advice(decided.verdict if decided is not None else None, branches, bool(found.away)),
                 silent=silent.get(read_gtrid(gtrid).incarnation),
+                unknown=unknown,
             )
         )
     return lines

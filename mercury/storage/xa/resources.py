@@ -18,7 +18,7 @@ from mercury.storage.sql.errors import translate
 from mercury.storage.sql.joining import guard_ends
 from mercury.storage.sql.schema import STORE
 from mercury.storage.sql.transaction_status import TransactionStatus, transaction_status
-from mercury.storage.xa.names import Gtrid, prefix, read_gid
+from mercury.storage.xa.names import STORE_BRANCH, Gtrid, prefix, read_gid
 
 PREPARED = """
     select gid, extract(epoch from clock_timestamp() - prepared)::float8, transaction::text::bigint,
@@ -62,7 +62,8 @@ class Resource:
         self._owned = owned
         self._dialect = dialect_of(engine)
         self._is_store: bool | None = None
-        guard_ends(engine)
+        if name != STORE_BRANCH:  # the connections of a store report their ends themselves
+            guard_ends(engine)
 
     def __str__(self) -> str:
         return f"{self.name!r} ({masked(self.engine.url.render_as_string())})"
