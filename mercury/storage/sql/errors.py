@@ -10,8 +10,9 @@ from sqlalchemy import exc
 from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
 
 #: SQLSTATE classes and codes after which the same transaction may succeed: connection exceptions, transaction
-#: rollbacks, lock not available, no resources, operator intervention, errors of the system, idle in a transaction.
-TRANSIENT = ("08", "40", "55P03", "53", "57P", "58", "25P03")
+#: rollbacks, lock not available, no resources, operator intervention, errors of the system, idle or too long in a
+#: transaction.
+TRANSIENT = ("08", "40", "55P03", "53", "57P", "58", "25P03", "25P04")
 UNIQUE_VIOLATION = "23505"
 #: SQLSTATE classes of errors that the same values raise again: data exceptions, constraints, program limits.
 REFUSALS = ("22", "23", "54")
