@@ -6,6 +6,32 @@ from tests.mutation.mutant import Change, Mutant
 
 STORAGE = (
     Mutant(
+        "servers that are cut off without a word",
+        (Change("mercury.storage.sql.postgres_dialect:Postgres.engine", "**limits_of_silence(url.query),", ""),),
+        test="tests/storage/test_silence.py::test_the_operating_system_notices_that_nobody_answers",
+    ),
+    Mutant(
+        "servers that are cut off without a word while a process waits for notifications",
+        (
+            Change(
+                "mercury.storage.sql.notify:Notifier._connect",
+                "**limits_of_silence(self._address), ",
+                "",
+            ),
+        ),
+        test="tests/storage/test_silence.py::test_the_operating_system_notices_that_nobody_answers",
+    ),
+    Mutant(
+        "limits of silence in the URL of a store",
+        (Change("mercury.storage.sql.silence:limits_of_silence", " if name not in given", ""),),
+        test="tests/storage/test_silence.py::test_limits_in_the_url_stay",
+    ),
+    Mutant(
+        "limit of the database for a transaction",
+        (Change("mercury.storage.sql.errors:TRANSIENT", ', "25P04"', ""),),
+        test="tests/unit/storage/test_errors.py::test_a_limit_of_the_server_that_ends_a_session_ends_no_work",
+    ),
+    Mutant(
         "time for which the marker of a commit is kept",
         (
             Change(

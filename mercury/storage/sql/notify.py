@@ -27,6 +27,7 @@ from sqlalchemy import URL
 from mercury.storage.api import Topic
 from mercury.storage.outages import OUTAGE_PAUSES
 from mercury.storage.sql.new_work import NOTHING, NewWork
+from mercury.storage.sql.silence import limits_of_silence
 
 log = logging.getLogger("mercury.storage")
 
@@ -135,7 +136,8 @@ class Notifier:
             sender.join(2 * POLL_INTERVAL)
 
     def _connect(self) -> psycopg.Connection:
-        return psycopg.connect(**{**self._address, "autocommit": True, "application_name": "mercury-notify"})
+        own = {"autocommit": True, "application_name": "mercury-notify"}
+        return psycopg.connect(**{**limits_of_silence(self._address), **self._address, **own})
 
     def _send(self) -> None:
         connection: psycopg.Connection | None = None

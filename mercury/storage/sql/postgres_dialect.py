@@ -50,6 +50,7 @@ from mercury.storage.sql.postgres_values import as_array, single_values
 from mercury.storage.sql.prepared import SINGLE, Among, ListOf, Sought, TextsOf, Writer, change, fetch, note_lost
 from mercury.storage.sql.releasing import note_bytes
 from mercury.storage.sql.round_trips import error_of
+from mercury.storage.sql.silence import limits_of_silence
 from mercury.storage.sql.store_connections import StoreConnection
 from mercury.storage.sql.together import Change, together
 
@@ -152,6 +153,7 @@ class Postgres(Dialect):
                 "client_encoding": "utf8",  # not that of the environment or the database: statements are sent in it
                 "prepare_threshold": PREPARE_AFTER,
                 "connect_timeout": int(str(url.query.get("connect_timeout", CONNECT_TIMEOUT))),
+                **limits_of_silence(url.query),
             },
             pool_size=10,
             max_overflow=20,
