@@ -161,8 +161,8 @@ class RetentionStore(Protocol):
         """Make work due that a clock which ran ahead has delayed for longer than any work is ever delayed.
 
         These are sequences whose ``due`` was computed at a future time, acknowledgements and messages whose next
-        attempt is farther ahead than ``longest``, and claims that last for more than twice the lease. Listeners are
-        called if something was found.
+        attempt is farther ahead than ``longest``, and claims on sequences that last for more than twice the lease.
+        Listeners are called if something was found.
 
         :returns: the number of rows that were changed.
         :raises TransientStorageError: a lock was not acquired in time.

@@ -217,4 +217,28 @@ MEMBERS = (
         ),
         test="tests/acceptance/test_discovery.py::test_answers_of_a_name_server_are_bounded_and_checked",
     ),
+    Mutant(
+        "lease of an active member that is longer than those of sequences",
+        (
+            Change(
+                "mercury.storage.sql.clocks:advance_overdue",
+                "and_(claim.resource != ACTIVE_MEMBER, ~suspends)",
+                "~suspends",
+            ),
+        ),
+        test="tests/conformance/test_clock.py"
+        "::test_the_active_member_keeps_a_lease_that_is_longer_than_those_of_sequences",
+    ),
+    Mutant(
+        "lease of an active member that is longer than those of sequences in memory",
+        (
+            Change(
+                "mercury.storage.memory.store:MemoryStore.advance_overdue",
+                "claim.resource != ACTIVE_MEMBER and ",
+                "",
+            ),
+        ),
+        test="tests/conformance/test_clock.py"
+        "::test_the_active_member_keeps_a_lease_that_is_longer_than_those_of_sequences",
+    ),
 )

@@ -209,7 +209,9 @@ class MemoryStore:
             found = committed.rms.advance_overdue(now) + committed.rmd.advance_overdue(now, longest.acknowledgement)
             found += committed.invoker.advance_overdue(now, longest.redelivery)
             for held in self._claims.values():
-                if held.until > now + 2 * longest.lease and not held.claim.owner.startswith(SUSPENDED):
+                claim = held.claim
+                works = claim.resource != ACTIVE_MEMBER and not claim.owner.startswith(SUSPENDED)
+                if works and held.until > now + 2 * longest.lease:
                     held.until = now + longest.lease
                     found += 1
         if found:

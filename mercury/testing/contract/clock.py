@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mercury.storage.api import StorageManager, Topic
+from mercury.storage.claims import ACTIVE_MEMBER
 from mercury.storage.maintenance import Pauses
 from mercury.testing.contract.builders import KEY, NOW, buffer, inbound, rmd_record, rms_record
 
@@ -68,3 +69,10 @@ def test_a_claim_of_a_clock_that_was_ahead_ends_with_its_lease(store: StorageMan
     assert store.claim("rms 1", "me", NOW + 29.0, 30.0) is None
     assert store.claim("rms 1", "me", NOW + 31.0, 30.0) is not None
     assert store.claim("rms 2", "me", NOW + 31.0, 30.0) is not None
+
+
+def test_the_active_member_keeps_a_lease_that_is_longer_than_those_of_sequences(store: StorageManager) -> None:
+    """The setting ``role_lease`` is its own: with another one a standby would take over from a member that works."""
+    assert store.claim(ACTIVE_MEMBER, "me", NOW, 10 * LONGEST.lease) is not None
+    assert store.advance_overdue(NOW, LONGEST) == 0
+    assert store.claim(ACTIVE_MEMBER, "a standby", NOW + 9 * LONGEST.lease, LONGEST.lease) is None
