@@ -29,7 +29,7 @@ STORAGE = (
     Mutant(
         "limit of the database for a transaction",
         (Change("mercury.storage.sql.errors:TRANSIENT", ', "25P04"', ""),),
-        test="tests/unit/storage/test_errors.py::test_a_limit_of_the_server_that_ends_a_session_ends_no_work",
+        test="tests/unit/storage/test_database_errors.py::test_a_limit_of_the_server_that_ends_a_session_ends_no_work",
     ),
     Mutant(
         "time for which the marker of a commit is kept",
