@@ -147,9 +147,9 @@ ACCESS = (
     ),
     guard(
         "acknowledgements that another peer asks for",
-        "mercury.engine.destination.reception:_share_acknowledgements",
-        "requested=frozenset(exchange.acknowledge)",
-        "requested=frozenset(request.identifier for request in exchange.envelope.ack_requests)",
+        "mercury.engine.destination.shared_acknowledgements:_carrier",
+        "requested = exchange.acknowledge.keys() & {",
+        "requested = {",
         "tests/scenario/test_ownership_of_sequences.py"
         "::test_owner_gets_its_acknowledgement_although_another_peer_asks_for_it_at_the_same_time",
     ),

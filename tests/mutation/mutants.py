@@ -18,6 +18,7 @@ from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.reconcile_mutants import RECONCILES
 from tests.mutation.search_mutants import SEARCHES
 from tests.mutation.security_mutants import SECURITY
+from tests.mutation.session_mutants import SESSIONS
 from tests.mutation.several_processes_mutants import SEVERAL_PROCESSES
 from tests.mutation.silence_mutants import SILENCES
 from tests.mutation.stage_mutants import STAGES
@@ -634,6 +635,7 @@ TESTED = (
     *STAGES,
     *DIRECT,
     *SECURITY,
+    *SESSIONS,
     *STORAGE,
     *TELEMETRIES,
     *UPGRADES,

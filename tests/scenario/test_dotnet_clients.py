@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from mercury.statemachine.faults import Ranges
 from mercury.statemachine.messages import (
     CloseSequenceResponse,
     CreateSequenceResponse,
     IncompleteSequenceBehavior,
     TerminateSequenceResponse,
 )
-from mercury.statemachine.policy import DestinationPolicy
+from mercury.statemachine.policy import AcknowledgeAt, DestinationPolicy
 from mercury.statemachine.protocol import Protocol
-from mercury.wire.envelope import Payload
+from mercury.wire.envelope import HttpMessage, Payload
 
 from .dotnet import CLIENT, DIALECTS, DotNet, post, read, response_to
 from .harness import DESTINATION, Node, World, name_of, text_of
 
 PROTOCOLS = pytest.mark.parametrize("protocol", DIALECTS, ids=str)
+
+
+def ranges_in(http: HttpMessage) -> Ranges | None:
+    """The ranges that an answer acknowledges; ``None`` = it is empty."""
+    return read(http).acknowledgements[0].ranges if http.body else None
 
 
 class Session:
@@ -216,6 +224,59 @@ def test_request_that_is_not_answered_in_time_gets_a_bare_acknowledgement_only_i
     node.world.advance(10)
     assert response_to(node, request).relates_to == "urn:uuid:1"
     assert node.handled == ["one"]
+
+
+@PROTOCOLS
+def test_message_of_a_request_reply_session_is_answered_by_an_acknowledgement_with_its_own_number_or_by_none(
+    protocol: Protocol,
+) -> None:
+    # IOP-WCF-10: .NET faults such a session at a reply that acknowledges, and not the message of its exchange
+    session = Session(protocol, offer=True)
+    node, dotnet, identifier = session.node, session.dotnet, session.identifier
+    assert ranges_in(node.get(dotnet.note(identifier, 1))) == ((1, 1),)
+    # Number 3 overtakes number 2. In WS-RM 1.1 it is not acknowledged yet.
+    overtakes = dotnet.note(identifier, 3)
+    assert ranges_in(node.get(overtakes)) == (((1, 1), (3, 3)) if dotnet.is_1_0 else None)
+    assert ranges_in(node.get(overtakes)) == (((1, 1), (3, 3)) if dotnet.is_1_0 else None), "the repetition neither"
+    asks = dotnet.note(identifier, 3, headers=dotnet.ack_requested(identifier))
+    assert ranges_in(node.get(asks)) == (((1, 1), (3, 3)) if dotnet.is_1_0 else ((1, 1),)), "RM-ACK-06"
+    assert ranges_in(node.get(dotnet.note(identifier, 2))) == ((1, 3),), "also of what is not sent again"
+    assert ranges_in(node.get(overtakes)) == ((1, 3),)
+    node.world.run()
+    assert node.handled == ["note 1", "note 2", "note 3"]
+
+
+@PROTOCOLS
+def test_message_that_is_acknowledged_at_its_delivery_has_no_answer_until_then_in_a_request_reply_session(
+    protocol: Protocol,
+) -> None:
+    # IOP-WCF-10
+    session = Session(protocol, offer=True, policy=replace(DESTINATION, acknowledge_at=AcknowledgeAt.DELIVERY))
+    node, dotnet, identifier = session.node, session.dotnet, session.identifier
+    first, second = dotnet.note(identifier, 1), dotnet.note(identifier, 2)
+    (early,) = node.get_all([first])
+    assert name_of(early) == "accepted"
+    node.world.run()
+    assert ranges_in(node.get(first)) == ((1, 1),)
+    node.on_call = lambda _context, _text: 1 / 0
+    assert name_of(node.get(second)) == "accepted"
+    node.on_call = None
+    node.world.advance(10)
+    assert ranges_in(node.get(second)) == ((1, 2),)
+    assert node.handled == ["note 1", "note 2"]
+
+
+@PROTOCOLS
+def test_each_message_of_a_request_reply_session_has_an_acknowledgement_of_its_own_if_several_come_together(
+    protocol: Protocol,
+) -> None:
+    # IOP-WCF-10: .NET takes an exchange without an acknowledgement for a loss, and sends more slowly
+    session = Session(protocol, offer=True)
+    node, dotnet, identifier = session.node, session.dotnet, session.identifier
+    answers = node.get_all([dotnet.note(identifier, number) for number in (1, 2, 4)])
+    behind_a_gap = ((1, 2), (4, 4)) if dotnet.is_1_0 else None
+    assert [ranges_in(answer) for answer in answers[:2]] == [behind_a_gap or ((1, 2),)] * 2
+    assert ranges_in(answers[2]) == behind_a_gap
 
 
 @PROTOCOLS

@@ -20,6 +20,7 @@ from mercury.engine.destination.dispatch import handle
 from mercury.engine.destination.inbound_exchange import Fetched, InboundExchange, answers_with_mtom
 from mercury.engine.destination.ordinary_replies import UnansweredCreations, post_plainly_after_silence
 from mercury.engine.destination.replay import first_copies, holds_up_copies
+from mercury.engine.destination.shared_acknowledgements import share_acknowledgements
 from mercury.engine.exchange import (
     ACCEPTED,
     Answer,
@@ -36,7 +37,6 @@ from mercury.engine.refusal import refuse_undecodable, with_status
 from mercury.engine.source.back_channel import in_reply, stored_responses
 from mercury.errors import Conflict, DataError, StorageError
 from mercury.statemachine import events
-from mercury.statemachine.acknowledging import Carrier, share
 from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import ANONYMOUS_ENDPOINT, EndpointReference, MakeConnection
 from mercury.storage.api import Transaction
@@ -184,7 +184,7 @@ class Reception:
                     answer for each in exchanges for answer in self._commit([each.undecided()], now, delivers=False)
                 ]
             return [self._failed(exchanges[0], error)]
-        _share_acknowledgements(exchanges)
+        share_acknowledgements(batch, exchanges)
         answers = [self._answer_or_fault(exchange, batch) for exchange in exchanges]
         if posts:
             answers[-1] = replace(answers[-1], posts=(*answers[-1].posts, *posts))
@@ -399,22 +399,3 @@ def _is_at_work(batch: Batch, waiting: PendingResponse) -> bool:
     """Whether the application has not consumed a request yet."""
     buffer = batch.buffer(waiting.sequence)
     return buffer is None or waiting.number not in buffer.machine.passed
-
-
-def _share_acknowledgements(exchanges: list[InboundExchange]) -> None:
-    """Distribute the acknowledgements of one batch over the replies to its arrivals; see `share`."""
-    if not any(exchange.acknowledge for exchange in exchanges):
-        return
-    carriers = [
-        Carrier(
-            sequences=tuple(exchange.acknowledge),
-            # A peer that asks for the acknowledgement of another's sequence does not get it (SEC-01).
-            requested=frozenset(exchange.acknowledge)
-            & {request.identifier for request in exchange.envelope.ack_requests},
-            otherwise=(exchange.fault is not None and not exchange.accepted_in_part) or exchange.reply is not None,
-            held=bool(exchange.waiting),
-        )
-        for exchange in exchanges
-    ]
-    for exchange, sequences in zip(exchanges, share(carriers), strict=True):
-        exchange.acknowledge = dict.fromkeys(sequences)
