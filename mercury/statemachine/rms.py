@@ -74,9 +74,9 @@ class RMSSequence(RmsCounters):
 
     # --- times that this side sets ---------------------------------------------------------------------------------
 
-    def put_off_creation(self, at: float) -> None:
-        """Defer CreateSequence until this time: the destination accepted nothing of the sequences before, or the last
-        one is still on its way."""
+    def put_off_control(self, at: float) -> None:
+        """Defer the control message until this time: a CreateSequence because the destination accepted nothing of the
+        sequences before, or the last one is still on its way; an end because exchanges are open."""
         self.control_due = at
 
     def end_by(self, at: float) -> None:

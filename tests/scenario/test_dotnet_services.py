@@ -216,6 +216,30 @@ def test_nothing_received_as_the_range_0_0_or_as_none_acknowledges_nothing(proto
     service.pair.assert_sound()
 
 
+@PROTOCOLS
+def test_end_waits_until_no_exchange_of_a_message_is_open(protocol: Protocol) -> None:
+    # IOP-WCF-11: .NET acknowledges a message before its application has it, and discards it at CloseSequence
+    service = Service(protocol)
+    open_exchanges = _with_two_notes(service)
+    end = "TerminateSequence" if service.dotnet.is_1_0 else "CloseSequence"
+    service.pair.advance(20)
+    assert end not in service.pair.seen
+    assert service.client.source().machine.alive
+    open_exchanges.clear()
+    service.pair.advance(1)
+    assert end in service.pair.seen
+    service.pair.assert_sound()
+
+
+@pytest.mark.parametrize("accepts", [True, False], ids=["after terminate", "without a sequence of responses"])
+def test_end_waits_for_no_exchange_after_terminate_or_without_a_sequence_of_responses(accepts: bool) -> None:
+    # IOP-WCF-11
+    service = Service(DIALECTS[1], accepts=accepts)
+    _with_two_notes(service, terminates=accepts)
+    service.pair.advance(1)
+    assert "CloseSequence" in service.pair.seen
+
+
 @pytest.mark.parametrize("protocol", [each for each in DIALECTS if not DotNet(each).is_1_0], ids=str)
 def test_messages_that_the_behavior_of_the_response_discards_go_to_a_successor(protocol: Protocol) -> None:
     # IOP-WCF-09, RM-CS-12: the source lives with DiscardFollowingFirstGap
@@ -230,6 +254,23 @@ def test_messages_that_the_behavior_of_the_response_discards_go_to_a_successor(p
     first, second = service.client.sources()
     assert first.machine.moved.as_tuples() == ((2, 3),), "3 was acknowledged, and lies behind the gap"
     assert second.machine.last_number == 2
+
+
+def _with_two_notes(service: Service, *, terminates: bool = False) -> set[str]:
+    """Two messages, the last ones, are acknowledged, and the exchange of the first is open; returns what is open."""
+    service.link.notes("one", "two")
+    if not terminates:
+        service.link.close()
+    service.begin()
+    first, second = service.next("message 1"), service.next("message 2")
+    open_exchanges = {first.name}
+    service.client.engine.source.is_in_flight = lambda _, number, __: number is None and bool(open_exchanges)
+    service.acknowledge(second, 2)
+    if terminates:
+        service.link.terminate()
+    if service.dotnet.is_1_0:
+        service.acknowledge(_next_but_acknowledgements(service, "LastMessage"), 3)
+    return open_exchanges
 
 
 def _acknowledged(flight: Flight) -> dict[str, tuple[tuple[int, int], ...]]:

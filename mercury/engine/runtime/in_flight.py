@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable
 
 from mercury.engine.exchange import Outgoing, Purpose
@@ -28,6 +29,8 @@ class InFlight:
         self._open: dict[Slot, float] = {}
         #: The batches among these messages, with the number of the last message of each.
         self._batches: dict[Slot, int] = {}
+        #: The number of open exchanges with messages of a sequence, where there are any. A message may have several.
+        self._exchanges = Counter[str]()
 
     def has(self, outgoing: Outgoing, clock: Callable[[], float]) -> bool:
         """Whether a post need not be made, because the same message waits or is being posted.
@@ -40,12 +43,14 @@ class InFlight:
         began = self._open.get(slot) if outgoing.purpose is Purpose.MESSAGE else None
         return began is not None and clock() < began + OPEN_TIMEOUT
 
-    def has_message(self, record_id: str, number: int, now: float, *, acknowledged: bool) -> bool:
+    def has_message(self, record_id: str, number: int | None, now: float, *, acknowledged: bool) -> bool:
         """Whether a message of a sequence waits, or has been in an open exchange for less than the limit.
 
-        :param number: 0 = its CreateSequence.
+        :param number: 0 = its CreateSequence; ``None`` = any message, in an exchange that is open, for however long.
         :param acknowledged: it is a request that is acknowledged, which has a longer limit.
         """
+        if number is None:
+            return record_id in self._exchanges
         slot, limit = (Purpose.MESSAGE.value, record_id, number), ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT
         others = self._with(slot) if number else [(Purpose.CREATE.value, record_id, 0)]
         return any(each in self._queued or self._is_open(each, now, limit) for each in (slot, *others))
@@ -64,6 +69,8 @@ class InFlight:
         """The exchange of a post that waited begins."""
         self._open[outgoing.slot] = math.inf if outgoing.envelope.parts else now
         self._queued.discard(outgoing.slot)
+        if outgoing.purpose is Purpose.MESSAGE and outgoing.record_id is not None:
+            self._exchanges[outgoing.record_id] += 1
 
     def begin_again(self, outgoing: Outgoing, before: float, now: float) -> None:
         """A further exchange of an open post begins.
@@ -79,7 +86,11 @@ class InFlight:
         :param began: when it began; a later exchange of the same message remains.
         :param reply_at: its reply came then and has yet to be stored: until then the message counts as being posted.
         """
-        slot = outgoing.slot
+        slot, record_id = outgoing.slot, outgoing.record_id
+        if outgoing.purpose is Purpose.MESSAGE and record_id is not None:
+            self._exchanges[record_id] -= 1
+            if not self._exchanges[record_id]:
+                del self._exchanges[record_id]
         if self._open.get(slot) != (math.inf if outgoing.envelope.parts else began):
             return
         if reply_at is not None:

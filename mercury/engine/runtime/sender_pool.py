@@ -185,11 +185,8 @@ class SenderPool:
             before, begun.at = begun.at, self._clock()
             self._in_flight.begin_again(begun.outgoing, before, begun.at)
 
-    def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
-        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
-
-        :param acknowledged: it is a request that is acknowledged, which has a longer limit.
-        """
+    def is_in_flight(self, record_id: str, number: int | None, acknowledged: bool = False) -> bool:
+        """Whether a message of a sequence waits here, or is in an open exchange; see `InFlight.has_message`."""
         with self._mutex:
             return self._in_flight.has_message(record_id, number, self._clock(), acknowledged=acknowledged)
 

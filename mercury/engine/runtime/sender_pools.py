@@ -82,11 +82,8 @@ class SenderPools:
         for pool, _ in self._sorted([begun], lambda each: each.outgoing):
             pool.begun_again(begun)
 
-    def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
-        """Whether a message of a sequence waits here, or has been in an open exchange for less than the limit.
-
-        :param acknowledged: it is a request that is acknowledged, which has a longer limit.
-        """
+    def is_in_flight(self, record_id: str, number: int | None, acknowledged: bool = False) -> bool:
+        """Whether a message of a sequence waits here, or is in an open exchange; see `InFlight.has_message`."""
         return any(pool.is_in_flight(record_id, number, acknowledged) for pool in (self._messages, self._others))
 
     def stored(self, posts: Sequence[Outgoing]) -> None:

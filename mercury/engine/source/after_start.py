@@ -16,8 +16,9 @@ from dataclasses import dataclass
 
 from mercury.storage.records import RmsRecord
 
-#: Of a sequence's record, a number (0 = its CreateSequence), and whether it is acknowledged.
-IsInFlight = Callable[[str, int, bool], bool]
+#: Of a sequence's record, a number (0 = its CreateSequence; ``None`` = any message, in an open exchange), and whether
+#: it is acknowledged.
+IsInFlight = Callable[[str, int | None, bool], bool]
 
 
 #: The shortest retransmission interval of a CreateSequence that waits for an exchange behind others, in seconds: while

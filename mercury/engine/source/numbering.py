@@ -284,7 +284,7 @@ class Numbering:
         if before and took_nothing(before[-1]):
             # Each sequence leaves a tombstone at the peer, and a peer may end new sequences as fast as they are made.
             pause = successor_pause(before, channel.policy.retransmission, self._context.ids.chance())
-            record.machine.put_off_creation(self._now + pause)
+            record.machine.put_off_control(self._now + pause)
             record.last_error = self._records[-1].last_error or NOTHING_TAKEN
         if self._records:
             self._records[-1].window_full = self._records[-1].holds_successor = False

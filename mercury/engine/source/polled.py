@@ -51,5 +51,5 @@ class PolledWork(KeyWork):
         return [] if self._chosen is None else [self._chosen]
 
 
-def _never_in_flight(_record_id: str, _number: int, _acknowledged: bool) -> bool:
+def _never_in_flight(_record_id: str, _number: int | None, _acknowledged: bool) -> bool:
     return False

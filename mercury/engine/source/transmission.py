@@ -20,6 +20,7 @@ from mercury.engine.source.fetched import count_as_fetched, plan_fetches, settle
 from mercury.engine.source.in_window import rows_in_window
 from mercury.engine.source.last_error import note_last_error
 from mercury.engine.source.numbering import Numbering, replaced_before
+from mercury.engine.source.open_exchanges import put_off_end
 from mercury.engine.source.pair_acknowledgements import of_pair
 from mercury.engine.source.polling import plan_poll
 from mercury.statemachine import effects, events, flow_control
@@ -282,7 +283,8 @@ class KeyWork:
             self._handle(tx, record, events.Settled())  # no peer knows of this sequence
             return
         longest = max(policy.retransmission.cap, policy.close_unacknowledged_after or 0.0)
-        if work in (None, RmsWork.TRANSMIT) or not is_due(machine.control_due, self.now, longest):
+        due = work not in (None, RmsWork.TRANSMIT) and is_due(machine.control_due, self.now, longest)
+        if not due or put_off_end(record, self._process, self.now):
             return
         if work is RmsWork.CREATE:
             attempts = sum(each.machine.control_attempts for each in replaced_before(earlier))
@@ -302,7 +304,7 @@ class KeyWork:
         least = self._process.least_pause(record.channel.endpoint) if work is RmsWork.CREATE else 0.0
         delay = policy.retransmission.delay(machine.control_attempts + 1, self.context.ids.chance(), least)
         if repeated and work is RmsWork.CREATE and self._process.is_in_flight(record.id, 0, False):
-            machine.put_off_creation(self.now + delay)  # its interval has not begun
+            machine.put_off_control(self.now + delay)  # its interval has not begun
             return
         self._handle(tx, record, events.ControlSent(self.now + delay))
         if work is RmsWork.CREATE:
@@ -357,9 +359,7 @@ class KeyWork:
         WS-RM."""
         channel = record.channel
         found = self._request(tx, channel) if channel.plain and not channel.polled else None
-        if found is None or found.machine.tombstone:
-            return ()
-        if found.acks_to.address != channel.to or found.acks_to.parameters:
+        if found is None or found.machine.tombstone or found.acks_to.address != channel.to or found.acks_to.parameters:
             return ()
         acknowledgement = found.machine.acknowledgement(self.context.application.policy(found.service))
         return envelopes.expressible(found.protocol, (acknowledgement,))

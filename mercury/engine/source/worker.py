@@ -317,7 +317,7 @@ class SourceWorker:
             log.error(text, STALLED_PAUSE, extra={"key": str(key)})
 
 
-def _never(_record_id: str, _number: int, _acknowledged: bool) -> bool:
+def _never(_record_id: str, _number: int | None, _acknowledged: bool) -> bool:
     return False
 
 
