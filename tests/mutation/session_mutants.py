@@ -1,4 +1,4 @@
-"""The guards of sessions with .NET."""
+"""The guards of sessions with .NET, and of sequences that end by a fault."""
 
 from __future__ import annotations
 
@@ -51,5 +51,19 @@ SESSIONS = (
         "if True:",
         "tests/unit/engine/runtime/test_sender_pool.py"
         "::test_sequence_has_an_open_exchange_until_the_last_one_of_its_messages_ends_however_long_it_takes",
+    ),
+    guard(
+        "a sequence whose source ends it by a fault stays open",
+        "mercury.engine.destination.inbound_faults:faulted",
+        "if record is None and _ends_received(batch, exchange, fault):",
+        "if False:",
+        f"{CLIENTS}::test_fault_by_which_a_client_ends_its_sequence_ends_it_here",
+    ),
+    guard(
+        "another peer ends a sequence by a fault",
+        "mercury.engine.destination.inbound_faults:_ends_received",
+        "batch.rmd(exchange, fault.identifier)",
+        "batch.rmds.get(fault.identifier)",
+        "tests/scenario/test_ownership_of_sequences.py::test_another_client_cannot_end_a_sequence_by_a_fault",
     ),
 )

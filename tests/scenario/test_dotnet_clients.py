@@ -280,6 +280,37 @@ def test_each_message_of_a_request_reply_session_has_an_acknowledgement_of_its_o
 
 
 @PROTOCOLS
+@pytest.mark.parametrize("listens", [True, False], ids=["listening", "anonymous"])
+def test_fault_by_which_a_client_ends_its_sequence_ends_it_here(
+    protocol: Protocol, listens: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    # FLT-01: .NET posts it when it gives up
+    session = Session(protocol, listens=listens, offer=True)
+    node, dotnet, identifier = session.node, session.dotnet, session.identifier
+    for number in (1, 3):
+        node.get(dotnet.note(identifier, number))
+    assert name_of(node.get(dotnet.fault("SequenceTerminated", identifier))) == "accepted"
+    node.world.run()
+    assert node.destination().machine.tombstone
+    assert "ended its sequence by a fault: 'so it is'" in caplog.text
+    assert name_of(node.get(dotnet.note(identifier, 2))) == "fault SequenceTerminated"
+    node.world.run()
+    assert node.handled == (["note 1", "note 3"] if dotnet.is_1_0 else ["note 1"]), "as at every end with a gap"
+    assert not any(record.machine.alive for record in node.sources()) or listens
+    node.get(dotnet.fault("SequenceTerminated", identifier))
+    assert caplog.text.count("by a fault") == 1
+
+
+@PROTOCOLS
+def test_fault_by_which_a_client_ends_a_sequence_without_a_message_leaves_nothing(protocol: Protocol) -> None:
+    # FLT-01
+    session = Session(protocol, offer=True)
+    session.node.get(session.dotnet.fault("SequenceTerminated", session.identifier))
+    session.node.world.advance(1)
+    assert session.node.destinations() == []
+
+
+@PROTOCOLS
 def test_keep_alive_is_answered_before_anything_was_sent(protocol: Protocol) -> None:
     # RM-ACK-04, RM-ACK-06: 1.0 has no word for nothing, and .NET takes an empty 202
     session = Session(protocol, offer=True)

@@ -240,6 +240,26 @@ def test_end_waits_for_no_exchange_after_terminate_or_without_a_sequence_of_resp
     assert "CloseSequence" in service.pair.seen
 
 
+@PROTOCOLS
+def test_fault_about_the_sequence_of_responses_ends_it_and_is_a_warning(
+    protocol: Protocol, caplog: pytest.LogCaptureFixture
+) -> None:
+    # FLT-01: .NET names it in its answer to CloseSequence if it has dropped messages
+    service = Service(protocol)
+    service.link.asks("one")
+    service.begin()
+    room = service.dotnet.room("urn:theirs", ((1, 1),))
+    request = service.next("message 1")
+    about = request.envelope.message_id or ""
+    service.answer(request, service.dotnet.respond(service.offered, 1, about, headers=room))
+    service.link.notes("two")
+    service.pair.turn()
+    service.answer(service.next("message 2"), service.dotnet.fault("SequenceTerminated", service.offered))
+    assert "ended its sequence by a fault: 'so it is'" in caplog.text
+    assert all(record.machine.tombstone for record in service.client.destinations())
+    assert service.client.source().machine.alive, "it is not about the messages"
+
+
 @pytest.mark.parametrize("protocol", [each for each in DIALECTS if not DotNet(each).is_1_0], ids=str)
 def test_messages_that_the_behavior_of_the_response_discards_go_to_a_successor(protocol: Protocol) -> None:
     # IOP-WCF-09, RM-CS-12: the source lives with DiscardFollowingFirstGap

@@ -164,6 +164,17 @@ def test_a_server_cannot_end_the_sequence_to_another_by_a_fault(code: str) -> No
     assert pair.server.handled == ["one", "two"]
 
 
+def test_another_client_cannot_end_a_sequence_by_a_fault() -> None:
+    node, foreign = server(), Foreign()
+    sequence = identifier_in(post(node, foreign.create(), identity=OWNER))
+    post(node, foreign.note(sequence, 1), identity=OWNER)
+    for identity in (OTHER, None):
+        assert name_of(post(node, foreign.fault("SequenceTerminated", sequence), identity=identity)) == "accepted"
+        assert not node.destination().machine.tombstone
+    post(node, foreign.fault("SequenceTerminated", sequence), identity=OWNER)
+    assert node.destination().machine.tombstone
+
+
 def test_response_without_relates_to_counts_on_the_exchange_of_its_create_sequence_only() -> None:
     pair, foreign = Pair(), Foreign()
     pair.nodes.pop("server")

@@ -14,7 +14,7 @@ from mercury.engine.exchange import Outgoing, Purpose
 from mercury.engine.source.apply_effects import dead_letter_unanswered
 from mercury.statemachine import events
 from mercury.statemachine.faults import ABOUT_A_SEQUENCE, OF_RM, Fault, FaultCode, Ranges
-from mercury.storage.records import RmsRecord
+from mercury.storage.records import RmdRecord, RmsRecord
 
 log = logging.getLogger("mercury.engine.reception")
 
@@ -32,6 +32,8 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
         batch.warn(exchange, f"the peer does not take MakeConnection: {fault.reason!r}", endpoint=request.url)
         return
     record = _source(batch, exchange, fault)
+    if record is None and _ends_received(batch, exchange, fault):
+        return
     if record is None:
         log.info("a fault names no known sequence or message: %r", fault.reason, extra={"fault": fault.code.value})
         return
@@ -87,15 +89,36 @@ def _about_acknowledgement(batch: Batch, exchange: InboundExchange, request: Out
     if record is None:
         return
     if fault.code in (FaultCode.UNKNOWN_SEQUENCE, FaultCode.SEQUENCE_TERMINATED) and record.machine.used:
-        record.machine.end_by(batch.now)
-        batch.raise_rmd(record, events.Tick())
-        batch.raise_rmd(record, events.EndAnswered())
+        _end_received(batch, record)
         return
     what = "an acknowledgement" if request.purpose is Purpose.ACKNOWLEDGEMENT else "the end of a sequence"
     batch.warn(exchange, f"{what} was refused: {fault.reason!r}", sequence=request.rmd)
     if fault.code not in ABOUT_A_SEQUENCE and request.purpose is Purpose.ACKNOWLEDGEMENT:
         repeat_acknowledgement(record, batch.now)  # the source could not process it now
         batch.change_rmd(record)
+
+
+def _ends_received(batch: Batch, exchange: InboundExchange, fault: Fault) -> bool:
+    """Whether a fault says that its sender, the source of a sequence that is received here, has ended it (FLT-01)."""
+    if fault.code is not FaultCode.SEQUENCE_TERMINATED or fault.identifier is None:
+        return False
+    record = batch.rmd(exchange, fault.identifier)
+    if record is None:
+        return False
+    if not record.machine.tombstone:
+        why = f"a source has ended its sequence by a fault: {fault.reason!r}"
+        batch.warn(exchange, why, sequence=fault.identifier)
+        _end_received(batch, record)
+    return True
+
+
+def _end_received(batch: Batch, record: RmdRecord) -> None:
+    """End a received sequence as one that expires: its last number is not known. The worker deletes an unused one."""
+    record.machine.end_by(batch.now)
+    batch.change_rmd(record)
+    if record.machine.used:
+        batch.raise_rmd(record, events.Tick())
+        batch.raise_rmd(record, events.EndAnswered())
 
 
 def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord | None:

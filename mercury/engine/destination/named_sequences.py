@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from mercury.engine.destination.inbound_exchange import InboundExchange
 from mercury.engine.destination.quota import Creation, idle_sequences
 from mercury.engine.destination.selection import received_sequences
-from mercury.statemachine.faults import Fault
+from mercury.statemachine.faults import Fault, FaultCode
 from mercury.statemachine.messages import (
     CloseSequence,
     CloseSequenceResponse,
@@ -46,7 +46,8 @@ def named_sequences(
             yield identifier if own else None
         case MakeConnection():
             yield from received_sequences(batch.tx, exchange)
-        case Fault() if request is not None:
-            yield request.rmd
+        case Fault(code=code, identifier=identifier):
+            yield request.rmd if request is not None else None
+            yield identifier if code is FaultCode.SEQUENCE_TERMINATED else None  # of a received sequence: FLT-01
     if request is not None and not exchange.only_acknowledges:
         yield request.pair

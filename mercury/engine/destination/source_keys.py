@@ -81,8 +81,9 @@ class SourceKeys:
                 yield self._fetched(follows)
             case MakeConnection():
                 yield from source_sequences(self._tx, exchange, self._now)
-            case Fault() if request is not None:
-                yield self._fetched(request.rmd)
+            case Fault(identifier=identifier):
+                yield self._fetched(identifier)
+                yield self._fetched(request.rmd if request is not None else None)
 
     def _fetched(self, identifier: str | None) -> SequenceKey | None:
         """The key of the responses that the source of a destination sequence fetches."""
