@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import enum
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Iterator, Mapping

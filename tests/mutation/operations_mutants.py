@@ -407,4 +407,18 @@ OPERATIONS = (
         "except ZeroDivisionError:",
         f"{COMMAND}::test_a_store_that_fails_in_the_middle_leaves_the_way_to_go_on",
     ),
+    guard(
+        "large letters that are named",
+        "mercury.operations.letter_actions:LetterActions._all",
+        "first_piece(rest)",
+        "rest[:BATCH]",
+        f"{BULK}::test_large_letters_that_are_named_are_locked_in_pieces_too",
+    ),
+    guard(
+        "a page of dead letters without bodies",
+        "mercury.storage.sql.reads.letters:page",
+        "select(*LINE)",
+        "select(TABLE)",
+        f"{READS}::test_lists_of_dead_letters_read_no_bodies",
+    ),
 )
