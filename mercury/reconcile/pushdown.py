@@ -57,6 +57,10 @@ def _text(found: sa.ColumnElement[Any], seed: sa.ColumnElement[int]) -> sa.Colum
     return sa.func.hashtextextended(sa.collate(sa.cast(found, sa.Text), "C"), seed)
 
 
+def _uuid(found: sa.ColumnElement[Any], seed: sa.ColumnElement[int]) -> sa.ColumnElement[int]:
+    return sa.func.uuid_hash_extended(found, seed)
+
+
 @dataclass(frozen=True, slots=True)
 class _Quick:
     """A kind whose hash function can be called."""
@@ -70,11 +74,11 @@ class _Quick:
 _QUICK: Mapping[Kind, _Quick] = MappingProxyType(
     {
         Kind.INTEGER: _Quick(_integer, "0"),
-        Kind.DECIMAL: _Quick(_text, "0", sa.func.trim_scale),
+        Kind.DECIMAL: _Quick(_text, "0", lambda found: sa.func.trim_scale(found)),
         Kind.TEXT: _Quick(_text, "''"),
         # Exact until the year 294246, thirty years before the last that PostgreSQL has.
         Kind.TIMESTAMP: _Quick(_text, "0", lambda found: sa.extract("epoch", found)),
-        Kind.UUID: _Quick(sa.func.uuid_hash_extended, "'00000000-0000-0000-0000-000000000000'"),
+        Kind.UUID: _Quick(_uuid, "'00000000-0000-0000-0000-000000000000'"),
         # The hash of a jsonb does not tell an empty object from an empty list.
         Kind.JSON: _Quick(_text, "''", lambda found: sa.cast(found, sa.Text)),
     }
