@@ -1,4 +1,4 @@
-"""When a connection counts as lost although nobody has closed it: the server's machine is cut off, or has no power.
+"""When a connection counts as lost although neither side has closed it: the server is cut off, or has no power.
 
 The operating system would wait for two hours if a process only listens, and for a quarter of one if it has sent
 something.
