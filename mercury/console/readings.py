@@ -69,7 +69,7 @@ class Readings(Generic[V]):
             old = self._monotonic() - self._age
             for each in self._kept.values():
                 if each.begun is not None and each.begun <= old:
-                    each.value = None  # nobody gets it any more; when it was begun still refuses an older one
+                    each.value = None  # no page gets it any more; when it was begun still refuses an older one
             if len(self._kept) > MOST:
                 del self._kept[next(iter(self._kept))]
             return kept

@@ -33,7 +33,7 @@ MEMBERS = (
     ),
     Mutant(
         "claim of the active member in a transaction of the application",
-        (Change("mercury.storage.sql.joining:Joins.join", "        tx.check_member()\n", ""),),
+        (Change("mercury.storage.sql.joining:Joins.join", "            tx.check_member()", "            pass"),),
         test="tests/storage/test_members.py"
         "::test_an_application_that_joins_mercury_commits_nothing_after_the_claim_is_lost",
     ),

@@ -47,7 +47,10 @@ INSERT = text("insert into placed(id) values (:id)")
 #: An application knows no other order of these: one that ends a transaction begins none.
 ROLLS_BACK = ["rollback", "/* it failed */ ROLLBACK", "-- it failed\nrollback transaction"]
 COMMITS = ["commit", "\n  Commit", "end transaction"]
-OF_POSTGRESQL = ["abort", "rollback and chain", "select 1; rollback", "select E'\\''; rollback; select 'x'"]
+OF_POSTGRESQL = [
+    *("abort", "rollback and chain", "select 1; rollback", "select E'\\''; rollback; select 'x'"),
+    "/* PostgreSQL's comments /* are */ nested */ rollback",
+]
 COMMITS_OF_POSTGRESQL = ["commit and chain", "select 1; commit; begin", "rollback; begin; commit", "select ';'; commit"]
 
 
