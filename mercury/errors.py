@@ -142,4 +142,6 @@ class ApplicationFault(MercuryError):
 
 
 def _text(value: object) -> str:
+    if value is None:
+        return ""
     return value if isinstance(value, str) else str(value)

@@ -219,12 +219,13 @@ class Service:
         has_response = signature.returns is not type(None)
         namespace, response = self.namespace, signature.returns
         response_element = None if response is bytes or not has_response else element_name(response)
+        accepted = (bytes, str) if response is bytes else response
 
         def read(payload: Payload) -> Any:
             return read_body(payload, signature.body or bytes, namespace, element)
 
         def write(result: object, limits: Limits) -> Payload:
-            if response_element is not None and not isinstance(result, response):
+            if not isinstance(result, accepted):
                 shown = f"{type(result).__name__}, not {response.__name__}"
                 raise PayloadError(f"{signature.name} has returned {shown}")
             # By the name that the WSDL has; a subclass has another one.

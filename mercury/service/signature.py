@@ -70,7 +70,7 @@ class Signature:
                 body, faults = _body_type(kind, f"{name}: parameter {parameter.name!r}")
         if responds and "return" not in hints:
             raise ConfigurationError(f"{name}: the result needs a type: a class, or None for no response")
-        returns = hints.get("return", type(None))
+        returns = hints.get("return", type(None)) if responds else type(None)
         if lists and returns is not type(None):
             returns = _item_type(returns, f"{name}: the result")
         if parsed and returns is Any:

@@ -13,6 +13,25 @@ def reconciler(name: str, symbol: str, before: str, after: str, test: str) -> Mu
 
 RECONCILES = (
     reconciler(
+        "messages in a stage",
+        "stores:SqlPlaces._some",
+        "elif correlation in staged:",
+        "elif False:",
+        "test_places.py::test_message_that_a_stage_has_acknowledged_is_not_lost",
+    ),
+    reconciler(
+        "dead letters of a stage",
+        "stores:SqlPlaces._dead",
+        "*stages, ",
+        "",
+        "test_places.py::test_message_that_a_stage_has_acknowledged_is_not_lost",
+    ),
+    Mutant(
+        "reconciler: a stage by the settings",
+        (Change("mercury.cli.reconcile:_name_by_settings", " and _is_here(stage)", ""),),
+        test="tests/reconcile/test_logs.py::test_stages_are_named_by_options_or_by_the_settings",
+    ),
+    reconciler(
         "texts beside nulls",
         "pushdown:_chain",
         "(sa.func.row(*slow), SEED), total]",

@@ -74,7 +74,7 @@ WSDL = (
     guard(
         "the type of a response",
         "mercury.service.definition:Service._read",
-        "response_element is not None and not isinstance(result, response)",
+        "not isinstance(result, accepted)",
         "False",
         "tests/unit/service/test_results.py"
         "::test_request_whose_handler_forgets_its_result_is_not_answered_with_an_empty_body",

@@ -59,6 +59,9 @@ def test_stages_are_named_by_options_or_by_the_settings(configs: list[Config], m
     assert configs[-1].server_stages == ()
     monkeypatch.setenv("MERCURY_STAGE_STORE", "sqlite:///by-settings.db")
     logs(configs)
+    assert configs[-1].server_stages == (), "the file is on another machine"
+    Path("by-settings.db").touch()
+    logs(configs)
     assert configs[-1].server_stages == ("sqlite:///by-settings.db",)
     logs(configs, "--server-stage", "sqlite:///1.db", "--server-stage", "sqlite:///2.db")
     assert configs[-1].server_stages == ("sqlite:///1.db", "sqlite:///2.db")

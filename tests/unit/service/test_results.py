@@ -72,6 +72,16 @@ def test_result_of_another_type_than_is_declared_is_an_error_of_the_handler(resu
         answer(ask)
 
 
+@pytest.mark.parametrize("result", [None, Other(1)], ids=["nothing", "a class"])
+def test_result_that_is_no_xml_where_xml_is_declared_is_an_error_of_the_handler(result: Any) -> None:
+    def ask(asked: bytes) -> bytes:
+        del asked
+        return result  # type: ignore[no-any-return]
+
+    with pytest.raises(PayloadError, match=rf"ask has returned {type(result).__name__}, not bytes"):
+        answer(ask)
+
+
 def test_result_of_another_type_in_a_list_is_an_error_of_the_handler() -> None:
     def ask(asked: list[Ask]) -> list[Told]:
         return [None for _ in asked]  # type: ignore[misc]
