@@ -182,14 +182,14 @@ def test_once_the_failure_is_reported_it_cannot_be_committed_any_more(store: Sql
 
 
 def test_a_marker_that_may_be_gone_leaves_it_unknown(store: SqlStore) -> None:
-    """A machine that was suspended for days finds no marker, although the transaction is committed."""
-    error, week = TransientStorageError("the network is cut"), commit_markers.MARKERS_KEPT
+    """A machine that was suspended for a day finds no marker, although the transaction is committed."""
+    error, long = TransientStorageError("the network is cut"), commit_markers.MARKERS_KEPT
     with pytest.raises(OutcomeUnknown, match="its marker may be gone"):
-        store.commit_markers.was_committed(store.commit_markers.new(), error, week)
+        store.commit_markers.was_committed(store.commit_markers.new(), error, long)
     with store.engine.connect() as connection:
         mark = inserted(store, connection)
         connection.commit()
-    assert store.commit_markers.was_committed(mark, error, week)
+    assert store.commit_markers.was_committed(mark, error, long)
 
 
 def test_every_kind_of_database_inserts_a_marker_once(sql_url: str) -> None:

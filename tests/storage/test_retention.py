@@ -180,14 +180,25 @@ def test_a_clock_that_is_an_hour_ahead_removes_nothing_that_is_used(postgres_url
         each.close()
 
 
+def test_a_clock_that_is_behind_the_database_removes_nothing_that_is_used(postgres_url: str, now: float) -> None:
+    """Processes note themselves and the messages of the last minutes by their own clocks."""
+    store = open_sql_store(postgres_url)
+    store.clock = lambda: now - 3600.0
+    with store.transaction() as tx:
+        tx.replay.add({"digest": now - 3600.0 + 60.0})
+    store.sweep(kept_before=now - 3600.0, idle_before=now - 3600.0 - 600.0, limit=10)
+    assert sizes(postgres_url)["mercury_replay"] == 1
+    store.close()
+
+
 def test_the_marker_of_a_commit_outlives_idle_rows(sql_url: str, now: float) -> None:
     """The process that has made it may look for it days later."""
     store = open_sql_store(sql_url)
     with store.engine.begin() as connection:
         store.dialect.insert_marker(connection, *store.commit_markers.new())
-    sweep(store, now + 3 * DAY)
+    sweep(store, now + 1.5 * DAY)
     assert sizes(sql_url)["mercury_commit"] == 1
-    sweep(store, now + 10 * DAY)
+    sweep(store, now + 3 * DAY)
     assert "mercury_commit" not in sizes(sql_url)
     store.close()
 

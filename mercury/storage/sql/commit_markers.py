@@ -28,8 +28,8 @@ log = logging.getLogger("mercury.storage")
 LOCK_TIMEOUT = 1000
 #: How many times a database that does not answer is queried, and the pause between in seconds.
 TRIES, PAUSE = 20, 0.25
-#: Seconds for which a marker is kept beside the retention of idle rows. Only processes that have died leave any.
-MARKERS_KEPT = 7 * 86400.0
+#: Seconds for which a marker is kept beside the retention of idle rows. Each process leaves at most a batch of them.
+MARKERS_KEPT = 86400.0
 #: Number of answered markers that are deleted together.
 BATCH = 64
 DELETE = Prepared(delete(COMMIT).where(among(COMMIT.c.id, "names")))
@@ -73,7 +73,7 @@ class CommitMarkers:
         :param error: the error that the commit raised.
         :param age: seconds since the marker was made.
         :raises OutcomeUnknown: the database does not answer; or there is no marker, and one that is so old may have
-            been removed: a machine can be suspended for days while it waits for the answer.
+            been removed: a machine can be suspended for a day while it waits for the answer.
         """
         log.warning("a commit was not answered: %s; looking for its marker in the database", error)
         trouble: StorageError = error

@@ -277,8 +277,9 @@ class SqlStore:
 
     def sweep(self, *, kept_before: float, idle_before: float, limit: int, audit_before: float = 0.0) -> int:
         with self._changing() as connection:
-            # The times in the rows are the database's, or those of processes whose clocks differ from this one.
-            ahead = self.dialect.now(connection) - self.clock() if self._database_clock else 0.0
+            # Claims and markers have times of the database: a process that is ahead of it would remove live ones. Other
+            # rows have times of processes: where the database is ahead, they would go too early.
+            ahead = min(0.0, self.dialect.now(connection) - self.clock()) if self._database_clock else 0.0
             return retention.sweep(
                 connection,
                 kept_before=kept_before + ahead,
@@ -361,5 +362,7 @@ class SqlStore:
         self._listeners.clear()
         self._for_others.clear()
         self._for_keys.clear()
-        self.kept.close()
-        self.engine.dispose()
+        own = os.getpid() == self._process  # the connections of its parent are not a forked process's to end
+        if own:
+            self.kept.close()
+        self.engine.dispose(close=own)
