@@ -8,13 +8,14 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from tests.chaos import caught, hook
 from tests.chaos.cells import Cell
 from tests.chaos.databases import ExperimentDatabases, Site
 from tests.chaos.forks import Fork, Forks
 from tests.chaos.kinds import Form, Harm, Mode, Moment, Side, Way
-from tests.chaos.programs.setup import EXCHANGE, HOST, SHORT_EXCHANGE, Setup
+from tests.chaos.programs.setup import EXCHANGE, HOST, SHORT_EXCHANGE, STARTED, Setup
 from tests.chaos.verdict import Difference, Witness
 
 #: Seconds between two queries of the databases.
@@ -200,10 +201,11 @@ class Driver:
     def _play(self, cell: Cell, visit: int, earlier: int, pair: Pair, witness: Witness, result: Result) -> None:
         here = (cell.point.name, cell.moment, visit)
         first = here if cell.point.after is None else (*cell.point.after, earlier)
-        forks = {
+        started = {
             side: [pair.start(side, first if side is cell.side else None) for _ in range(cell.processes)]
             for side in (Side.SERVER, Side.CLIENT)
-        }[cell.side]
+        }
+        forks = started.pop(cell.side)
         if cell.point.after is not None:
             before = pair.reaches(forks, first, witness)
             if before is None:
@@ -221,6 +223,9 @@ class Driver:
                 result.kills += 1
                 victim = pair.start(cell.side)
             case Harm.KILL_POSTGRES:
+                if cell.side is Side.CLIENT:
+                    for server in started[Side.SERVER]:  # one that does not serve yet would end, and not be restarted
+                        server.until(partial(_serves, server), "it serves")
                 self._site.server.kill()
                 result.kills += 1
                 self._site.server.start()
@@ -239,3 +244,7 @@ class Driver:
         victim.terminate()
         victim.ends()
         return other
+
+
+def _serves(server: Fork) -> bool:
+    return STARTED in server.out
