@@ -110,22 +110,16 @@ def _name_by_settings(values: dict[str, Any]) -> None:
     messages in the stage do not count as lost. Those of other stores do no harm: only what belongs to the messages is
     read from them.
     """
+    from mercury.reconcile.source import is_here
     from mercury.settings import load
 
     settings = load()
     stores, log, stage = values.get("stores", {}), settings.xa.decision_log, settings.stage.store
-    if stage is not None and stores.get("server", "memory:") != "memory:" and _is_here(stage):
+    if stage is not None and stores.get("server", "memory:") != "memory:" and is_here(stage):
         stores.setdefault("stages", [stage])
     for side in ("client", "server"):
         if log is not None and stores.get(side) is not None:
             stores.setdefault(f"{side}_log", log)
-
-
-def _is_here(stage: str) -> bool:
-    """Whether the file of a stage is on this machine: the settings may be those of another one."""
-    from sqlalchemy import make_url
-
-    return Path(make_url(stage).database or "").exists()
 
 
 def _names(text: str | None) -> list[str] | None:

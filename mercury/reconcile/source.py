@@ -203,6 +203,11 @@ def _with_driver(url: str) -> sa.URL:
     return parsed.set(drivername="postgresql+psycopg") if parsed.drivername == POSTGRES else parsed
 
 
+def is_here(url: str) -> bool:
+    """Whether the file of a SQLite database is on this machine: settings may be those of another one."""
+    return Path(sa.make_url(url).database or "").exists()
+
+
 def _refuse_missing_file(url: str) -> None:
     """Refuse a SQLite file that does not exist, which SQLite would create, and a database in memory.
 

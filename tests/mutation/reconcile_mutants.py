@@ -28,7 +28,7 @@ RECONCILES = (
     ),
     Mutant(
         "reconciler: a stage by the settings",
-        (Change("mercury.cli.reconcile:_name_by_settings", " and _is_here(stage)", ""),),
+        (Change("mercury.cli.reconcile:_name_by_settings", " and is_here(stage)", ""),),
         test="tests/reconcile/test_logs.py::test_stages_are_named_by_options_or_by_the_settings",
     ),
     reconciler(
