@@ -220,7 +220,7 @@ def _refuse_missing_file(url: str) -> None:
         return
     if not parsed.database or parsed.database == ":memory:":
         raise ConfigurationError("a SQLite database in memory cannot be read by Spark's tasks: name a file")
-    if not parsed.database.startswith("file:") and not Path(parsed.database).exists():
+    if not parsed.database.startswith("file:") and not is_here(url):
         raise StorageError(f"{shown(url)}: there is no such file")
 
 

@@ -375,7 +375,7 @@ OPERATIONS = (
     guard(
         "gauge of a message that waits for its time in memory",
         "mercury.storage.memory.gauges:read",
-        " and in_time:",
+        " and is_in_time(row):",
         ":",
         LATER,
     ),

@@ -10,6 +10,7 @@ from itertools import islice
 from mercury.storage.gauges import Gauges, Waits
 from mercury.storage.letters import Direction
 from mercury.storage.memory.committed import Committed
+from mercury.storage.memory.rms_committed import is_in_time
 from mercury.storage.records import OutboundKind, OutboundMessage
 
 
@@ -29,8 +30,7 @@ def read(committed: Committed, holders: Iterable[str], most: int) -> Gauges:
         waits = _waits(row)
         if waits is not None:
             waiting[waits, row.channel.endpoint] += 1
-        in_time = row.not_before is None or row.number is not None
-        if waits in (Waits.TRANSMISSION, Waits.ACKNOWLEDGEMENT) and in_time:
+        if waits in (Waits.TRANSMISSION, Waits.ACKNOWLEDGEMENT) and is_in_time(row):
             unacknowledged.append(row.created_at)
     for _, service in inbound:
         waiting[Waits.DELIVERY, service] += 1

@@ -14,7 +14,7 @@ from mercury.storage.claims import Claim
 from mercury.storage.memory import appended
 from mercury.storage.memory.committed import Committed
 from mercury.storage.memory.locks import HeldLocks
-from mercury.storage.memory.rms_committed import NumberedRows, due_at
+from mercury.storage.memory.rms_committed import NumberedRows, due_at, is_in_time
 from mercury.storage.names import fetch_name
 from mercury.storage.records import OutboundKind, OutboundMessage, RmsRecord, SequenceKey
 from mercury.storage.sizes import ANY_BYTES, fitting
@@ -264,8 +264,7 @@ class MemoryRms:
             waiting = (
                 row for row in rows if row.kind is OutboundKind.MESSAGE and not (row.acknowledged or row.retained)
             )
-            in_time = (row for row in waiting if row.not_before is None or row.number is not None)
-            return min((row.created_at for row in in_time), default=None)
+            return min((row.created_at for row in waiting if is_in_time(row)), default=None)
 
     def response_bytes(self, owner: str | None = None) -> int:
         with self._mutex:

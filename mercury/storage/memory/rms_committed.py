@@ -262,6 +262,11 @@ def _named_alike(old: RmsRecord, new: RmsRecord) -> bool:
     )
 
 
+def is_in_time(row: OutboundMessage) -> bool:
+    """Whether a message does not wait for its `OutboundMessage.not_before`, and so may be late."""
+    return row.not_before is None or row.number is not None
+
+
 def due_at(rows: list[OutboundMessage], now: float, *, one: bool) -> list[OutboundMessage]:
     """The rows that are due (if ``one``, the lowest of them), the first row, and the row that is due next."""
     due = [place for place, row in enumerate(rows) if row.due <= now][: 1 if one else None]
