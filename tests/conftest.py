@@ -1,7 +1,9 @@
 """Fixtures for all tests."""
 
 import gc
+import logging
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,3 +26,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     COMMANDS.close()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol() -> Generator[None, bool | None, bool | None]:
+    """A command that a test runs in its own process sets the log's level, which is not that of the tests after it."""
+    root = logging.getLogger()
+    before = root.level
+    try:
+        return (yield)
+    finally:
+        root.setLevel(before)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 import pytest
@@ -472,13 +473,18 @@ def test_one_way_message_that_is_refused_with_a_fault_without_a_reason_has_faile
     assert [letter.reason[:24] for letter in pair.server.letters()] == ["given up: AttributeError"]
 
 
-def test_reason_of_a_refusal_that_no_store_can_keep_is_in_the_dead_letter_with_replacements() -> None:
+def test_reason_of_a_refusal_that_no_store_can_keep_is_in_the_dead_letter_with_replacements(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "mercury")
     pair = Pair()
     Broken(pair.server, "two", error=ApplicationFault("no\0 \ud800 more"))
     pair.link().notes("one", "two", "three")
     pair.advance(20)
     assert pair.server.handled == ["one", "three"]
     assert [letter.reason for letter in pair.server.letters()] == ["the handler refused it: no\ufffd ? more"]
+    lines = [line for line in caplog.messages if "answers with a fault" in line]
+    assert lines == [r"the handler of Note answers with a fault: 'no\x00 \ud800 more'"], "a file in UTF-8 can hold it"
 
 
 @ASSURANCES

@@ -262,7 +262,7 @@ class HandlerCall:
         """After an application fault: the handler's work is rolled back; fault and delivery commit together."""
         message = self.message
         about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
-        log.info("the handler of %s answers with a fault: %s", operation.name, fault, extra=about)
+        log.info("the handler of %s answers with a fault: %r", operation.name, str(fault), extra=about)
         try:
             reason = _storable(f"the handler refused it: {fault.reason}")
             written = self._written(fault) if operation.response_action is not None else b""
