@@ -307,7 +307,9 @@ class _Reading:
         for block in self.blocks.get(ns.MERCURY, {}).get(SENT, ()):
             origin = read_origin(block.attributes)
         headers = tuple([document.cut(block) for block in self.others])
-        content = self._body(document, body, sequence, headers)
+        answered_to = [endpoint for endpoint in (addressing.reply_to, addressing.fault_to) if endpoint is not None]
+        parameters = [parameter for endpoint in answered_to for parameter in endpoint.parameters]
+        content = self._body(document, body, sequence, [*headers, *parameters])
         return Envelope(
             soap=self.soap,
             addressing=self.addressing,
@@ -341,7 +343,8 @@ class _Reading:
             if self.parts:  # each of its messages would be stored with all of them
                 raise refused("a batch with parts that stay in a file")
             if sum(map(len, others)) > MAX_HEADER_BYTES:
-                raise refused(f"a batch with more than {MAX_HEADER_BYTES} bytes of other header blocks")
+                what = "other header blocks and reference parameters"
+                raise refused(f"a batch with more than {MAX_HEADER_BYTES} bytes of {what}")
             return read_batch(document, self.soap, sequence, node)
         reader = BODY_READERS.get(node.name)
         if reader is not None:

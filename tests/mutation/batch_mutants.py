@@ -236,10 +236,17 @@ BATCHES = (
     ),
     batch(
         "other header blocks",
-        "wire.decode:_Reading._body",
-        "if sum(map(len, others)) > MAX_HEADER_BYTES:",
-        "if False:",
+        "wire.decode:_Reading._assemble",
+        "[*headers, *parameters]",
+        "parameters",
         f"{WIRE}::test_batch_has_few_bytes_of_other_header_blocks_for_they_are_stored_with_each_message",
+    ),
+    batch(
+        "reference parameters",
+        "wire.decode:_Reading._assemble",
+        "[*headers, *parameters]",
+        "headers",
+        f"{WIRE}::test_batch_has_few_bytes_of_reference_parameters_for_they_are_stored_with_each_message",
     ),
     batch(
         "size of the header blocks of each message",

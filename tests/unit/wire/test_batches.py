@@ -201,3 +201,21 @@ def test_batch_has_few_bytes_of_other_header_blocks_for_they_are_stored_with_eac
             assert f"{MAX_HEADER_BYTES} bytes of other header blocks" in str(refusal(encode(sent)))
         single = replace(sent, body=ONE.payload)
         assert read(encode(single)).headers == headers
+
+
+@pytest.mark.parametrize("names", [("reply_to",), ("fault_to",), ("reply_to", "fault_to")], ids="+".join)
+def test_batch_has_few_bytes_of_reference_parameters_for_they_are_stored_with_each_message(
+    names: tuple[str, ...],
+) -> None:
+    parameter = b'<p:id xmlns:p="urn:p">%b</p:id>'
+    room = MAX_HEADER_BYTES // len(names) - len(parameter % b"")
+    for size, fits in ((room, True), (room + 1, False)):
+        endpoint = Reference("http://client/", (parameter % (b"x" * size),))
+        sent = replace(envelope(MessageBatch((ONE, TWO))), **dict.fromkeys(names, endpoint))
+        if fits:
+            found = read(encode(sent))
+            assert [getattr(found, name) for name in names] == [endpoint] * len(names)
+        else:
+            assert "reference parameters" in str(refusal(encode(sent)))
+        single = replace(sent, body=ONE.payload)
+        assert getattr(read(encode(single)), names[0]) == endpoint
