@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from mercury.console.requests import Refused
 from mercury.console.visits import BadRequest, NotFound
 from mercury.errors import Conflict, MercuryError, StorageError
+from mercury.storage.xa.operator import ResolutionRefused
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,13 @@ def problem_of(error: Exception) -> Problem:
                 "The store does not answer",
                 "The database has not answered in time. An action may still be done: the audit shows whether it was.",
                 "Look whether the database runs and can be reached from here, then load the page again.",
+            )
+        case ResolutionRefused():  # a StorageError of a store that answers
+            return Problem(
+                409,
+                "The transaction is not resolved",
+                str(error),
+                "Look at the transactions in doubt as they are now, and at the audit.",
             )
         case StorageError():
             return Problem(

@@ -68,7 +68,8 @@ def test_transactions_in_doubt_are_shown_with_what_to_do_and_finished(
         assert "What it has changed in app takes effect." in asked.words
         assert '<button class="danger">Commit it' in asked.text
         refused = browser.submit(asked, "doubt-resolve")
-        assert refused.status in (409, 503)
+        assert refused.status == 409
+        assert "there is no decision to commit" in refused.words
         assert len(places.prepared()) == 2
         asked = browser.get(question(page, "rollback", "none yet"))
         assert "What it has changed in app is undone." in asked.words
@@ -127,6 +128,30 @@ def test_no_verdict_is_offered_on_a_transaction_whose_decision_log_is_not_named(
         asked = browser.get(f"doubt-resolve?gtrid={gtrid}&verdict=rollback")
         assert "no named decision log knows the process" in browser.submit(asked, "doubt-resolve").words
         assert len(two_phase.prepared()) == 2
+
+
+def test_a_verdict_against_the_decision_is_refused_with_the_reason_and_not_as_a_failure_of_the_store(
+    two_phase: Places,
+) -> None:
+    leave(two_phase, "commit_decision")
+    gtrid = two_phase.prepared()[0].rpartition(":")[0]
+    unknown = f"{gtrid[:-1]}{'0' if gtrid[-1] != '0' else '1'}"
+    with contextlib.ExitStack() as stack:
+        store = stack.enter_context(contextlib.closing(open_sql_store(two_phase.store)))
+        console = console_of(store, FakeClock(), decision_log=two_phase.log)
+        stack.callback(console.close)
+        browser = Browser(stack.enter_context(serving(console.application())))
+        browser.log_in()
+        asked = browser.get(f"doubt-resolve?gtrid={gtrid}&verdict=rollback")
+        refused = browser.submit(asked, "doubt-resolve")
+        never = browser.get(f"doubt-resolve?gtrid={unknown}&verdict=rollback")
+    assert refused.status == 409
+    assert "<h1>The transaction is not resolved</h1>" in refused.text
+    assert f"{gtrid} is decided: commit; its remaining branches can only be resolved that way" in refused.words
+    assert "doubt" in refused.links()
+    assert len(two_phase.prepared()) == 2
+    assert never.status == 409
+    assert f"unknown transaction {unknown}: it is not decided, and not prepared" in never.words
 
 
 def test_the_decision_log_of_the_settings_is_read_when_no_database_is_named(two_phase: Places) -> None:

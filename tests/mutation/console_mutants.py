@@ -56,6 +56,30 @@ CONSOLE = (
         "tests/console/test_in_doubt.py::test_no_verdict_is_offered_on_a_transaction_whose_decision_log_is_not_named",
     ),
     guard(
+        "a verdict that is refused is no failure of the store",
+        "mercury.console.problems:problem_of",
+        "case ResolutionRefused():",
+        "case ZeroDivisionError():",
+        "tests/console/test_in_doubt.py::"
+        "test_a_verdict_against_the_decision_is_refused_with_the_reason_and_not_as_a_failure_of_the_store",
+    ),
+    guard(
+        "decisions in the log of the settings",
+        "mercury.storage.opening:coordinator_of_operator",
+        "log = decision_log if store.capabilities.two_phase else None",
+        "log = None",
+        "tests/console/test_in_doubt.py::"
+        "test_the_decision_log_of_the_settings_is_read_when_no_database_is_named",
+    ),
+    guard(
+        "decisions in the log of the settings are not those of a store that keeps its own",
+        "mercury.storage.opening:coordinator_of_operator",
+        "log = decision_log if store.capabilities.two_phase else None",
+        "log = decision_log",
+        "tests/console/test_in_doubt.py::"
+        "test_a_decision_log_in_the_settings_of_a_store_that_keeps_its_own_decisions_is_not_read",
+    ),
+    guard(
         "a look leaves the store of a process as it is",
         "mercury.storage.opening:coordinator_of_operator",
         "return _coordinator(store, {}, log, Timing(), 0.0)",
