@@ -76,13 +76,6 @@ def test_variables_of_a_service_beside_the_pods_are_no_settings(service: str) ->
     assert load(environment=links(service) | variables()) == SETTINGS
 
 
-def test_a_service_whose_variable_is_that_of_a_setting_is_an_error_that_says_so() -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        load(environment=links("mercury-http"))
-    assert str(caught.value).startswith("MERCURY_HTTP_PORT: 'tcp://10.96.0.17:80' is the address of a Service")
-    assert "enableServiceLinks: false" in str(caught.value)
-
-
 def test_a_mistake_that_looks_like_such_a_variable_is_still_refused() -> None:
     with pytest.raises(ConfigurationError, match="there is no setting MERCURY_HTPP_PORT"):
         load(environment={"MERCURY_HTPP_PORT": "8000"})

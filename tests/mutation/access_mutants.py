@@ -182,6 +182,13 @@ ACCESS = (
         "tests/unit/test_settings.py::test_variables_of_a_service_named_like_mercury_are_no_settings",
     ),
     guard(
+        "variables of a Service named like a setting",
+        "mercury.settings:explain",
+        "if name in environment and _is_link(name, environment[name]):",
+        "if False:",
+        "tests/unit/test_settings.py::test_a_service_whose_variable_is_that_of_a_setting_is_an_error_that_says_so",
+    ),
+    guard(
         "line breaks behind tokens",
         "mercury.settings:explain",
         "value = value.strip()",

@@ -68,8 +68,7 @@ CONSOLE = (
         "mercury.storage.opening:coordinator_of_operator",
         "log = decision_log if store.capabilities.two_phase else None",
         "log = None",
-        "tests/console/test_in_doubt.py::"
-        "test_the_decision_log_of_the_settings_is_read_when_no_database_is_named",
+        "tests/console/test_in_doubt.py::test_the_decision_log_of_the_settings_is_read_when_no_database_is_named",
     ),
     guard(
         "decisions in the log of the settings are not those of a store that keeps its own",

@@ -56,6 +56,13 @@ def written(name: str, symbol: str, before: str, after: str, test: str) -> Mutan
     return Mutant(f"written: {name}", (change,), test=f"tests/unit/wire/test_mapping_written.py::{test}")
 
 
+def text_of_fault(name: str, before: str, after: str) -> Mutant:
+    """A value in a handler's fault that is not written as a text."""
+    change = Change("mercury.errors:_text", before, after)
+    test = "tests/unit/test_errors.py::test_other_values_than_texts_in_a_fault_are_written_as_texts"
+    return Mutant(f"text of a fault: {name}", (change,), test=test)
+
+
 #: Attributes are not counted before they are parsed, only while.
 NOT_CROWDED = Change("mercury.wire.scan:Scanner.run", "if excess is not None:", "if False:")
 
@@ -843,5 +850,20 @@ WIRE = (
         ),
         test="tests/unit/engine/runtime/test_sender_pool.py"
         "::test_a_message_with_attachments_is_under_way_until_its_exchange_ends_however_long_it_takes",
+    ),
+    text_of_fault(
+        "no reason and no code are empty",
+        "if value is None:",
+        "if False:",
+    ),
+    text_of_fault(
+        "an exception as the reason, a number as the code",
+        "value if isinstance(value, str) else str(value)",
+        "value",
+    ),
+    text_of_fault(
+        "a member of an enum of texts as the code",
+        "value if isinstance(value, str) else str(value)",
+        "str(value)",
     ),
 )

@@ -8,6 +8,7 @@ POLICY = "tests/unit/wsdl/test_policy.py::test_document_that_would_do_harm_is_re
 FIRST = "tests/acceptance/test_wsdl_first.py"
 PUBLISHED = "tests/acceptance/test_wsdl.py"
 COMMAND = "tests/acceptance/test_wsdl_command.py"
+WRITTEN = "tests/unit/wsdl/test_write.py"
 
 
 def guard(name: str, symbol: str, before: str, after: str, test: str) -> Mutant:
@@ -107,5 +108,19 @@ WSDL = (
         "            self._identity(scope, headers)\n            if which",
         "            if which",
         f"{PUBLISHED}::test_wsdl_is_refused_to_those_whose_messages_would_be_refused",
+    ),
+    guard(
+        "names of outputs whose default name an input has",
+        "mercury.wsdl.write:_name",
+        "{} if",
+        "{} if True or",
+        f"{WRITTEN}::test_response_and_a_request_of_one_name_are_two_messages_of_two_names",
+    ),
+    guard(
+        "no names of outputs that need none",
+        "mercury.wsdl.write:_name",
+        'if response == f"{request}Response"',
+        "if False",
+        f"{WRITTEN}::test_without_such_a_response_nothing_has_another_name",
     ),
 )

@@ -371,6 +371,7 @@ class Newer:
 NEWER = {
     "integer": Newer("a bigint", "(4), (5000000000)", (("4",), ("5000000000",)), ("7",)),
     "decimal": Newer("a numeric", "(9.90), (4), (2e19)", (("9.9",), ("4",), (f"2{'0' * 19}",)), ("-9.9",)),
+    "decimal and none": Newer("a numeric", "(9.90), (4)", (("9.9",), ("4",)), ("NaN",)),
     "decimal of an integer": Newer("a bigint", "(4)", (("4",),), ("4.5",), server="a numeric"),
     "rounded decimal": Newer("a numeric", "(9.94)", (("9.9",),), ("9.8",), scale=1),
     "date": Newer("a date", "('2026-07-01')", (("2026-07-01",),), ("2026-07-02",)),

@@ -443,6 +443,28 @@ def test_lists_of_dead_letters_read_no_bodies(pair: Pair) -> None:
     assert (whole.payload, whole.headers) == (body, (b"<h/>",))
 
 
+def test_dead_letters_are_selected_by_filter_key_and_sequence(pair: Pair) -> None:
+    sent = replace(outbound("a", correlation="order:1"), dead_at=NOW - 30, sequence="urn:1")
+    received = replace(inbound("b"), sequence="urn:1", owner="a peer")
+    add_letters(
+        pair.client.store,
+        sent,
+        replace(sent, id="c", dead_at=NOW - 10, correlation="order:2"),
+        replace(sent, id="d", dead_at=NOW - 20),
+        replace(sent, id="e", endpoint="http://elsewhere.example/"),
+        replace(sent, id="f", key=f"{sent.key}2"),
+        received,
+        replace(received, id="g", sequence="urn:2"),
+    )
+    found = seen_by(pair.client.store).letters.find
+    assert [each.id for each in found(LetterFilter(correlation="order:1"))] == [*"adef"]
+    assert [each.id for each in found(LetterFilter(correlation="order:1"), 2)] == [*"ad"]
+    with pair.client.store.transaction() as tx:
+        assert [each.id for each in letters.of_key(tx, sent.endpoint, sent.key, 10)] == [*"cda"]
+        assert [each.id for each in letters.of_key(tx, sent.endpoint, sent.key, 2)] == [*"cd"]
+        assert [each.id for each in letters.of_sequence(tx, "urn:1", 10)] == ["b"]
+
+
 def test_the_backlog_of_a_key_that_no_process_has_worked_on_has_its_endpoint(pair: Pair) -> None:
     pair.send(["1", "2"], key="one")
     pair.send(["3"], key="two")

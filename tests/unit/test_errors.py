@@ -96,6 +96,8 @@ def test_other_values_than_texts_in_a_fault_are_written_as_texts() -> None:
     fault = ApplicationFault(ValueError("not below zero"), code=404)  # type: ignore[arg-type]
     assert (str(fault), fault.reason, fault.code) == ("not below zero", "not below zero", "404")
     assert ApplicationFault("no", code=Reason.GONE).code == "gone"
+    empty = ApplicationFault(None, code=None)  # type: ignore[arg-type]
+    assert (empty.reason, empty.code) == ("", "")
     for soap in SoapVersion:
         read = read_application_fault(write_application_fault(soap, fault))
         assert (read.reason, read.code) == ("not below zero", "404")

@@ -231,6 +231,13 @@ def test_variables_of_a_service_named_like_mercury_are_no_settings() -> None:
     assert load(environment=environment) == Settings()
 
 
+def test_a_service_whose_variable_is_that_of_a_setting_is_an_error_that_says_so() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load(environment={"MERCURY_HTTP_PORT": "tcp://10.96.0.17:80"})
+    assert str(caught.value).startswith("MERCURY_HTTP_PORT: 'tcp://10.96.0.17:80' is the address of a Service")
+    assert "enableServiceLinks: false" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("environment", "message"),
     [
