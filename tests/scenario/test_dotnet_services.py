@@ -284,7 +284,7 @@ def _with_two_notes(service: Service, *, terminates: bool = False) -> set[str]:
     service.begin()
     first, second = service.next("message 1"), service.next("message 2")
     open_exchanges = {first.name}
-    service.client.engine.source.is_in_flight = lambda _, number, __: number is None and bool(open_exchanges)
+    service.client.engine.source.has_exchange = lambda _: bool(open_exchanges)
     service.acknowledge(second, 2)
     if terminates:
         service.link.terminate()

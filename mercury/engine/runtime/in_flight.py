@@ -43,14 +43,16 @@ class InFlight:
         began = self._open.get(slot) if outgoing.purpose is Purpose.MESSAGE else None
         return began is not None and clock() < began + OPEN_TIMEOUT
 
-    def has_message(self, record_id: str, number: int | None, now: float, *, acknowledged: bool) -> bool:
+    def has_exchange(self, record_id: str) -> bool:
+        """Whether an exchange with a message of a sequence is open, for however long."""
+        return record_id in self._exchanges
+
+    def has_message(self, record_id: str, number: int, now: float, *, acknowledged: bool) -> bool:
         """Whether a message of a sequence waits, or has been in an open exchange for less than the limit.
 
-        :param number: 0 = its CreateSequence; ``None`` = any message, in an exchange that is open, for however long.
+        :param number: 0 = its CreateSequence.
         :param acknowledged: it is a request that is acknowledged, which has a longer limit.
         """
-        if number is None:
-            return record_id in self._exchanges
         slot, limit = (Purpose.MESSAGE.value, record_id, number), ACKNOWLEDGED_TIMEOUT if acknowledged else OPEN_TIMEOUT
         others = self._with(slot) if number else [(Purpose.CREATE.value, record_id, 0)]
         return any(each in self._queued or self._is_open(each, now, limit) for each in (slot, *others))

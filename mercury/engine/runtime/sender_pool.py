@@ -108,11 +108,8 @@ class SenderPool:
 
     def put(self, posts: Iterable[Outgoing]) -> None:
         """Post these when there is room. Of too many answers that wait, some are not posted."""
-        crowded = []
         with self._mutex:
-            for outgoing in posts:
-                if self._put(outgoing):
-                    crowded.append(outgoing)
+            crowded = [outgoing for outgoing in posts if self._put(outgoing)]
             ready = self._handed_over()
         if ready:
             self._begin(ready)
@@ -185,7 +182,12 @@ class SenderPool:
             before, begun.at = begun.at, self._clock()
             self._in_flight.begin_again(begun.outgoing, before, begun.at)
 
-    def is_in_flight(self, record_id: str, number: int | None, acknowledged: bool = False) -> bool:
+    def has_exchange(self, record_id: str) -> bool:
+        """Whether an exchange with a message of a sequence is open."""
+        with self._mutex:
+            return self._in_flight.has_exchange(record_id)
+
+    def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
         """Whether a message of a sequence waits here, or is in an open exchange; see `InFlight.has_message`."""
         with self._mutex:
             return self._in_flight.has_message(record_id, number, self._clock(), acknowledged=acknowledged)

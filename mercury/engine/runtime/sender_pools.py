@@ -82,7 +82,11 @@ class SenderPools:
         for pool, _ in self._sorted([begun], lambda each: each.outgoing):
             pool.begun_again(begun)
 
-    def is_in_flight(self, record_id: str, number: int | None, acknowledged: bool = False) -> bool:
+    def has_exchange(self, record_id: str) -> bool:
+        """Whether an exchange with a message of a sequence is open."""
+        return any(pool.has_exchange(record_id) for pool in (self._messages, self._others))
+
+    def is_in_flight(self, record_id: str, number: int, acknowledged: bool = False) -> bool:
         """Whether a message of a sequence waits here, or is in an open exchange; see `InFlight.has_message`."""
         return any(pool.is_in_flight(record_id, number, acknowledged) for pool in (self._messages, self._others))
 

@@ -155,6 +155,7 @@ class Runtime:
         self._senders = self._posting.pools
         engine.source.appended.wake = self._pools[Topic.RMS].wake
         engine.source.is_in_flight = self._senders.is_in_flight
+        engine.source.has_exchange = self._senders.has_exchange
         engine.source.creations_wait = self._senders.creations_wait
         engine.invocation.answer = self.held_exchanges.release
         engine.invocation.more = self._pools[Topic.INVOKER].wake_one

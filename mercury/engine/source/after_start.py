@@ -16,9 +16,8 @@ from dataclasses import dataclass
 
 from mercury.storage.records import RmsRecord
 
-#: Of a sequence's record, a number (0 = its CreateSequence; ``None`` = any message, in an open exchange), and whether
-#: it is acknowledged.
-IsInFlight = Callable[[str, int | None, bool], bool]
+#: Of a sequence's record, a number (0 = its CreateSequence), and whether it is acknowledged.
+IsInFlight = Callable[[str, int, bool], bool]
 
 
 #: The shortest retransmission interval of a CreateSequence that waits for an exchange behind others, in seconds: while
@@ -28,6 +27,16 @@ CREATION_WAIT = 5.0
 
 def _always() -> float:
     return -math.inf
+
+
+def none_in_flight(_record_id: str, _number: int, _acknowledged: bool) -> bool:
+    """`ThisProcess.is_in_flight` where nothing is posted."""
+    return False
+
+
+def no_exchange(_record_id: str) -> bool:
+    """`ThisProcess.has_exchange` where nothing is posted."""
+    return False
 
 
 def none_wait(_endpoint: str) -> bool:
@@ -40,7 +49,9 @@ class ThisProcess:
     """What the work on source sequences needs to know of its process."""
 
     #: Whether a message is being posted, or waits to be: then its retransmission interval has not begun.
-    is_in_flight: IsInFlight
+    is_in_flight: IsInFlight = none_in_flight
+    #: Whether an exchange with a message of a sequence's record is open, for however long.
+    has_exchange: Callable[[str], bool] = no_exchange
     #: When it has begun to work on the store with its present history, in seconds since the epoch.
     since: Callable[[], float] = _always
     #: Whether creations of sequences wait for exchanges with the server of an endpoint.

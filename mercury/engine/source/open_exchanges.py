@@ -26,7 +26,7 @@ def put_off_end(record: RmsRecord, process: ThisProcess, now: float) -> bool:
         return False
     if machine.incomplete_behavior is IncompleteSequenceBehavior.DISCARD_ENTIRE_SEQUENCE:
         return False  # such a destination delivers nothing before the end
-    if not process.is_in_flight(record.id, None, True):
+    if not process.has_exchange(record.id):
         return False
     machine.put_off_control(now + PAUSE)
     return True

@@ -21,7 +21,7 @@ class PolledWork(KeyWork):
     _one_message = True
 
     def __init__(self, context: EngineContext, key: SequenceKey, now: float) -> None:
-        super().__init__(context, key, now, ThisProcess(_never_in_flight))
+        super().__init__(context, key, now, ThisProcess())
         self._more = False
         self._chosen: OutboundMessage | None = None
 
@@ -49,7 +49,3 @@ class PolledWork(KeyWork):
         self._more = len(due) > 1
         self._chosen = next((row for row in due if not row.unread), None)
         return [] if self._chosen is None else [self._chosen]
-
-
-def _never_in_flight(_record_id: str, _number: int | None, _acknowledged: bool) -> bool:
-    return False

@@ -18,7 +18,7 @@ from typing import cast
 from mercury.engine.context import EngineContext
 from mercury.engine.cool_down import CoolDown
 from mercury.engine.exchange import Step
-from mercury.engine.source.after_start import IsInFlight, ThisProcess, none_wait
+from mercury.engine.source.after_start import IsInFlight, ThisProcess, no_exchange, none_in_flight, none_wait
 from mercury.engine.source.due_again import DueAgain
 from mercury.engine.source.found_keys import FoundKeys
 from mercury.engine.source.in_window import WINDOW_BYTES
@@ -58,7 +58,9 @@ class SourceWorker:
         #: Where commits say to which keys they have appended messages.
         self.appended = context.appended
         #: Whether the message with this number of a sequence is being posted, or waits to be.
-        self.is_in_flight: IsInFlight = _never
+        self.is_in_flight: IsInFlight = none_in_flight
+        #: Whether an exchange with a message of a sequence is open.
+        self.has_exchange: Callable[[str], bool] = no_exchange
         #: Whether creations of sequences wait for exchanges with the server of an endpoint.
         self.creations_wait: Callable[[str], bool] = none_wait
 
@@ -246,7 +248,7 @@ class SourceWorker:
 
     @property
     def _process(self) -> ThisProcess:
-        return ThisProcess(self.is_in_flight, self._known_since, self.creations_wait)
+        return ThisProcess(self.is_in_flight, self.has_exchange, self._known_since, self.creations_wait)
 
     def _known_since(self) -> float:
         return max(self._since, self._context.store.history_since)
@@ -315,10 +317,6 @@ class SourceWorker:
         for key in step.stalled:
             text = "a sequence is due, but the work on it has no effect (a defect): it is tried again in %g s"
             log.error(text, STALLED_PAUSE, extra={"key": str(key)})
-
-
-def _never(_record_id: str, _number: int | None, _acknowledged: bool) -> bool:
-    return False
 
 
 def _may_be_lone(row: OutboundMessage) -> bool:

@@ -295,7 +295,7 @@ def test_sequence_has_an_open_exchange_until_the_last_one_of_its_messages_ends_h
     with senders(network, 8, clock) as threads:
         threads.put([replace(outgoing(SLOW, 0), purpose=Purpose.CREATE)])
         eventually(lambda: network.count(SLOW) == 1, "its CreateSequence is posted")
-        assert not threads.is_in_flight(SLOW, None)
+        assert not threads.has_exchange(SLOW)
         network.held[SLOW].release()
         for count in (2, 3):
             clock.advance(OPEN_TIMEOUT)
@@ -304,9 +304,9 @@ def test_sequence_has_an_open_exchange_until_the_last_one_of_its_messages_ends_h
         clock.advance(ACKNOWLEDGED_TIMEOUT)
         network.held[SLOW].release()
         eventually(lambda: threads._begun == 1, "one exchange with it has ended")
-        assert [threads.is_in_flight(name, None) for name in (SLOW, OTHER)] == [True, False]
+        assert [threads.has_exchange(name) for name in (SLOW, OTHER)] == [True, False]
         network.held[SLOW].release()
-        eventually(lambda: not threads.is_in_flight(SLOW, None), "all have ended")
+        eventually(lambda: not threads.has_exchange(SLOW), "all have ended")
 
 
 def test_a_message_with_attachments_is_under_way_until_its_exchange_ends_however_long_it_takes() -> None:
@@ -338,7 +338,7 @@ def test_a_message_is_under_way_until_what_its_exchange_has_brought_is_stored() 
     threads.stop()
     assert not threads.wait(PATIENCE)
     assert threads.is_in_flight(OTHER, 1)
-    assert not threads.is_in_flight(OTHER, None), "no exchange is open"
+    assert not threads.has_exchange(OTHER), "no exchange is open"
     threads.stored([outgoing(OTHER, 1)])
     assert not threads.is_in_flight(OTHER, 1)
 
