@@ -194,8 +194,8 @@ class RetentionStore(Protocol):
     def stuck_invoker(self, now: float, limit: int, work_filter: WorkFilter | None = None) -> list[str]:
         """Sequences whose buffer has rows but no releasable one: usually because the peer has yet to fill a gap.
 
-        While there are damaged rows that belong to no buffer, every buffer that is not done counts. A store whose rows
-        cannot be damaged returns none.
+        Also those without rows that are not done although the sequence has ended. While there are damaged rows that
+        belong to no buffer, every buffer that is not done counts. A store whose rows cannot be damaged returns none.
 
         :param work_filter: as for `due_invoker`.
         """

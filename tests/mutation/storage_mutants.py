@@ -366,6 +366,11 @@ STORAGE = (
         test="tests/storage/test_damaged_ends.py::test_an_end_that_was_altered_ends_its_sequence_and_holds_up_no_other",
     ),
     Mutant(
+        "buffer whose row of the end was removed by another process",
+        (Change("mercury.storage.sql.work:_stuck_invoker", "or_(stray, and_(~has_rows, ended))", "stray"),),
+        test="tests/storage/test_damaged_ends.py::test_an_end_that_was_altered_ends_its_sequence_and_holds_up_no_other",
+    ),
+    Mutant(
         "buffer that has lost the row of its last number",
         (
             Change(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DestinationPolicy
@@ -34,11 +34,15 @@ def store(sql_url: str) -> Iterator[SqlStore]:
 
 
 def alter(store: SqlStore, kind: InboundKind, column: str, altered: str | int) -> None:
-    """Alter the only row of this kind."""
+    """Alter the only row of this kind. It is removed as by a process that found it without its sequence, while another
+    process had the claim to that."""
     table = INVOKER_MESSAGE
     with store.engine.begin() as connection:
         query = select(table.c.position, table.c[column]).where(table.c.kind == kind.value)
         ((position, value),) = connection.execute(query).all()
+        if altered == "removed":
+            connection.execute(delete(table).where(table.c.position == position))
+            return
         value = flipped(value) if altered == "flipped" else altered
         connection.execute(update(table).where(table.c.position == position).values({column: value}))
 
@@ -60,6 +64,7 @@ def only_arrive(pair: Pair, *numbers: int) -> None:
         ("number", 1),
         ("number", -5),
         ("number", 9000),
+        ("sequence", "removed"),
     ],
 )
 @pytest.mark.parametrize("kind", [InboundKind.END, InboundKind.CUT])

@@ -224,7 +224,10 @@ def _stuck_invoker(wanted: WorkParameters) -> Prepared:
     touched = distinct(MESSAGE.c.sequence).subquery()
     others = INVOKER_BUFFER.alias("others")
     stray = exists(select(touched.c.value).where(~exists().where(sought(others.c.sequence, touched.c.value))))
-    stuck = or_(and_(has_rows, ~_ready()), and_(stray, BUFFER.c.state != InvokerState.DONE.value))
+    # A search at another process may have removed the stray row of a buffer's end.
+    ended = exists().where(sought(RMD_SEQUENCE.c.identifier, BUFFER.c.sequence), RMD_SEQUENCE.c.ended_at.is_not(None))
+    lost = and_(BUFFER.c.state != InvokerState.DONE.value, or_(stray, and_(~has_rows, ended)))
+    stuck = or_(and_(has_rows, ~_ready()), lost)
     query = select(BUFFER.c.sequence).where(stuck, _hosted(BUFFER, wanted), free)
     return Prepared(query.order_by(BUFFER.c.turn).limit(LIMIT))
 
