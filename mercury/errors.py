@@ -144,4 +144,17 @@ class ApplicationFault(MercuryError):
 def _text(value: object) -> str:
     if value is None:
         return ""
-    return value if isinstance(value, str) else str(value)
+    return value if isinstance(value, str) else text_of(value)
+
+
+def text_of(error: object) -> str:
+    """The text of an exception. It may be of a class of the application whose ``__str__`` raises."""
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
+def named(error: BaseException) -> str:
+    """The text of an exception, after the name of its class."""
+    return f"{type(error).__name__}: {text_of(error)}"

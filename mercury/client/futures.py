@@ -12,7 +12,7 @@ from typing import Any
 
 from mercury.engine.application import FUTURE, Callback, MessageContext
 from mercury.engine.events import DeadLettered
-from mercury.errors import MercuryError, PayloadError, SequenceFailed
+from mercury.errors import MercuryError, PayloadError, SequenceFailed, named
 from mercury.storage.letters import Direction
 from mercury.wire.bodies import read_body
 from mercury.wire.envelope import Payload
@@ -188,6 +188,6 @@ class Futures:
             except MercuryError as error:
                 expected.future.set_exception(error)
             except Exception as error:  # of the application's class; the future is resolved here or never
-                unread = PayloadError(f"the response cannot be read: {type(error).__name__}: {error}")
+                unread = PayloadError(f"the response cannot be read: {named(error)}")
                 unread.__cause__ = error
                 expected.future.set_exception(unread)

@@ -15,6 +15,7 @@ from mercury.engine.events import (
     Side,
     StoreRefused,
 )
+from mercury.errors import named
 from mercury.statemachine.ranges import as_text
 
 log = logging.getLogger("mercury.engine")
@@ -85,8 +86,7 @@ def _handler_failed(event: HandlerFailed) -> None:
     }
     who = f"the handler of {event.handler}" if event.service is not None else f"the callback {event.handler}"
     if event.repeated:
-        error = f"{type(event.error).__name__}: {event.error}"
-        invocation.error("%s failed again: %s", who, error, extra=about)
+        invocation.error("%s failed again: %s", who, named(event.error), extra=about)
     else:
         invocation.error("%s failed", who, exc_info=event.error, extra=about)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from mercury.errors import ConfigurationError, NotAuthenticated
+from mercury.errors import ConfigurationError, NotAuthenticated, text_of
 from mercury.service.bodies import RequestRefused
 from mercury.service.peer import certificate_in
 from mercury.statemachine.bounds import INDEXED_BYTES, storable
@@ -101,7 +101,7 @@ def _identify(scope: Mapping[str, Any], headers: Mapping[str, str], authenticate
         return authenticate(request)
     except NotAuthenticated as error:
         raise RequestRefused(
-            401, str(error) or "The sender is not authenticated.", challenge=error.challenge
+            401, text_of(error) or "The sender is not authenticated.", challenge=error.challenge
         ) from error
     except Exception as error:
         log.exception("authenticate failed; the request is refused")

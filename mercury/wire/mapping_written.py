@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, cast
 
-from mercury.errors import ConfigurationError, PayloadError
+from mercury.errors import ConfigurationError, PayloadError, text_of
 from mercury.wire.mapping_parse import cut, parse
 from mercury.wire.mapping_plan import Member, Plan, check_name, has_single_values, plan_of
 from mercury.wire.mapping_types import Misfit, Scalar, escape_attribute
@@ -56,7 +56,7 @@ def made(plan: Plan, values: dict[str, Any]) -> Any:
             values = {plan.keywords.get(name, name): value for name, value in values.items()}
         return plan.cls(**values)
     except (ValueError, TypeError) as error:
-        raise Misfit(f"{plan.cls.__name__} refuses the values: {cut(' '.join(str(error).split()))}") from error
+        raise Misfit(f"{plan.cls.__name__} refuses the values: {cut(' '.join(text_of(error).split()))}") from error
 
 
 def written_values(xml: bytes, cls: type[Any], namespace: str, name: str) -> dict[str, Any] | None:

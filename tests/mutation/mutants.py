@@ -163,6 +163,17 @@ SIMULATED = (
         "::test_reason_of_a_refusal_that_no_store_can_keep_is_in_the_dead_letter_with_replacements",
     ),
     Mutant(
+        "text of an application's exception that cannot be read",
+        (Change("mercury.errors:text_of", "except Exception:", "except AttributeError:"),),
+        test="tests/scenario/test_exceptions_without_text.py",
+    ),
+    Mutant(
+        "exception without a text in a shared savepoint",
+        (Change("mercury.engine.delivery.shared:SharedFailed.__init__", "named(error)", "str(error)"),),
+        test="tests/storage/test_shared_savepoints.py"
+        "::test_exception_without_a_text_is_a_failed_attempt_of_its_message_only",
+    ),
+    Mutant(
         "response whose class raises an error",
         (
             Change(

@@ -24,6 +24,7 @@ from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, On
 from mercury.storage.sql.postgres_dialect import Postgres
 from mercury.testing import Pair
 from tests.storage.placed_orders import INSERT, Order, PairOf, Placed, placed, send
+from tests.unreadable import Unreadable
 
 
 class Shop:
@@ -120,6 +121,18 @@ def test_message_that_is_skipped_after_its_attempts_is_the_only_dead_letter(sql_
     pair.run()
     assert placed(pair) == [number for number in range(1, 101) if number != 50]
     assert len(pair.server.dead_letters()) == 1
+
+
+def test_exception_without_a_text_is_a_failed_attempt_of_its_message_only(sql_url: str, pair_of: PairOf) -> None:
+    shop = Shop(policy=DestinationPolicy(on_failure=OnFailure.SKIP, max_attempts=2))
+    pair = pair_of(shop, sql_url)
+    shop.check = refuse(5, Unreadable())
+    send(pair, range(1, 11))
+    pair.run()
+    assert placed(pair) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert [letter.reason for letter in pair.server.dead_letters()] == [
+        "given up: Unreadable: (its text cannot be read)"
+    ]
 
 
 def test_fault_is_the_answer_to_one_request_and_the_others_get_their_responses(sql_url: str, pair_of: PairOf) -> None:

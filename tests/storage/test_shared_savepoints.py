@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,7 @@ from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, On
 from mercury.storage.sql.postgres_dialect import Postgres
 from mercury.testing import Pair
 from tests.storage.placed_orders import INSERT, Order, PairOf, Placed, placed, send
+from tests.unreadable import Unreadable
 
 LIMIT = Settings().engine.invoke_batch
 
@@ -116,6 +118,23 @@ def test_the_first_call_in_a_savepoint_is_not_made_again_because_it_fails(sql_ur
     assert placed(pair) == [1, *range(3, 11)]
     assert seen == [(2, 1)]
     assert len(pair.server.dead_letters()) == 1
+
+
+def test_exception_without_a_text_is_a_failed_attempt_of_its_message_only(
+    sql_url: str, pair_of: PairOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "mercury")
+    shop = Shop(DestinationPolicy(on_failure=OnFailure.SKIP, max_attempts=2))
+    pair = pair_of(shop, sql_url)
+    shop.refuse(5, error=Unreadable())
+    send(pair, range(1, 11))
+    pair.run()
+    assert placed(pair) == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+    assert shop.calls.count(5) == 3, "in the shared savepoint, which is no attempt, and twice in its own"
+    no_text = "Unreadable: (its text cannot be read)"
+    assert [letter.reason for letter in pair.server.dead_letters()] == [f"given up: {no_text}"]
+    again = [line for line in caplog.messages if "is called again after the" in line]
+    assert [line.rpartition("savepoint: ")[2] for line in again] == [repr(no_text)]
 
 
 def test_slow_handler_is_not_called_again_for_another_message(

@@ -88,6 +88,20 @@ def test_errors_can_cross_to_another_process(error: MercuryError) -> None:
     assert (str(again), vars(again)) == (str(error), vars(error))
 
 
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+def test_fault_made_of_an_exception_without_a_text_says_so_to_its_client() -> None:
+    fault = ApplicationFault(UnreadableError(), code="Broken")  # type: ignore[arg-type]
+    assert (str(fault), fault.reason, fault.code) == (
+        "(its text cannot be read)",
+        "(its text cannot be read)",
+        "Broken",
+    )
+
+
 class Reason(str, Enum):  # noqa: UP042  what was written before there was StrEnum
     GONE = "gone"
 

@@ -126,8 +126,8 @@ def _undone(context: EngineContext, tx: Transaction, failed: SharedFailed, now: 
     call, run = failed.call, failed.run
     if not failed.before:
         return _settle(context, run, tx, call, now, partial(call.failed, tx, failed.error, now))
-    text = "%s has failed, and is called again after the %d before it, each in its own savepoint: %s"
-    log.info(text, call.described(), failed.before, failed.error, extra={"sequence": run.record.sequence})
+    text = "%s has failed, and is called again after the %d before it, each in its own savepoint: %r"
+    log.info(text, call.described(), failed.before, str(failed), extra={"sequence": run.record.sequence})
     return True
 
 
@@ -188,8 +188,8 @@ def _call_together(
     try:
         responses = _call_handler(context, tx, run.record.service, operation, calls)
     except CallFailed as failure:
-        text = "the handler of %s has failed for %d messages together, and is called for each alone: %s"
-        log.info(text, operation.name, len(calls), failure, extra={"sequence": run.record.sequence})
+        text = "the handler of %s has failed for %d messages together, and is called for each alone: %r"
+        log.info(text, operation.name, len(calls), str(failure), extra={"sequence": run.record.sequence})
         return False
     for call, response in zip(calls, responses, strict=True):
         run.consume(call, call.consume(tx, operation, response, now))

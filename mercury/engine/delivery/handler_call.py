@@ -13,7 +13,7 @@ from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
 from mercury.engine.delivery.time_limit import within_limit
 from mercury.engine.events import Delivered
 from mercury.engine.tracing import processing
-from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError
+from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError, named
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
 from mercury.statemachine.messages import EndpointReference
@@ -37,7 +37,7 @@ class CallFailed(MercuryError):
     """The application raised an exception other than `ApplicationFault`."""
 
     def __init__(self, message: InboundMessage, attempt: int, error: Exception, handler: str = "") -> None:
-        super().__init__(_storable(f"{type(error).__name__}: {error}"))
+        super().__init__(_storable(named(error)))
         self.message = message
         #: The number of the attempt, from 1.
         self.attempt = attempt

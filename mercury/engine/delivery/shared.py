@@ -10,6 +10,7 @@ from mercury.engine.delivery.call_times import CallTimes
 from mercury.engine.delivery.handler_call import HandlerCall, raise_transient
 from mercury.engine.delivery.planned_calls import PlannedCalls
 from mercury.engine.delivery.run import DeliveryRun
+from mercury.errors import named
 from mercury.storage.api import Transaction
 
 #: Bytes of responses after which a run ends.
@@ -24,7 +25,7 @@ class SharedFailed(Exception):
     """A call in a shared savepoint has failed, and the work of all calls in the savepoint is undone."""
 
     def __init__(self, run: DeliveryRun, call: HandlerCall, error: Exception, before: int) -> None:
-        super().__init__(str(error))
+        super().__init__(named(error))
         self.run = run
         self.call = call
         self.error = error

@@ -7,7 +7,7 @@ import sqlite3
 import psycopg
 from sqlalchemy import exc
 
-from mercury.errors import Conflict, DataError, StorageError, TransientStorageError
+from mercury.errors import Conflict, DataError, StorageError, TransientStorageError, text_of
 
 #: SQLSTATE classes and codes after which the same transaction may succeed: connection exceptions, transaction
 #: rollbacks, lock not available, no resources, operator intervention, errors of the system, idle or too long in a
@@ -31,7 +31,7 @@ def translate(error: Exception) -> StorageError | None:
     if isinstance(error, StorageError):
         return error
     if isinstance(error, exc.TimeoutError):  # no connection in the pool is free
-        return TransientStorageError(f"no connection to the database is free: {error}")
+        return TransientStorageError(f"no connection to the database is free: {text_of(error)}")
     if isinstance(error, exc.PendingRollbackError) and error.code == LOST_BEFORE:
         return TransientStorageError(LOST)  # an earlier error of the transaction has said so, and was caught
     if isinstance(error, NEVER_SENT):
@@ -49,7 +49,7 @@ def translate(error: Exception) -> StorageError | None:
             word in text.lower() for word in TRANSIENT_TEXTS
         )
         return TransientStorageError(text) if transient else StorageError(text)
-    return StorageError(str(error)) if isinstance(error, exc.SQLAlchemyError) else None
+    return StorageError(text_of(error)) if isinstance(error, exc.SQLAlchemyError) else None
 
 
 def _from_postgres(error: psycopg.Error, text: str, *, lost: bool) -> StorageError:
@@ -67,7 +67,7 @@ def _from_postgres(error: psycopg.Error, text: str, *, lost: bool) -> StorageErr
 
 
 def _first_line(error: BaseException | None) -> str:
-    lines = str(error).strip().splitlines()
+    lines = text_of(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
 

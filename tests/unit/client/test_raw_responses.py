@@ -69,6 +69,11 @@ def test_parsed_future_that_is_cancelled_stays_so() -> None:
     assert future.cancelled()
 
 
+class UnreadableError(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
 @dataclass
 class Told:
     """Its constructor refuses values by other errors than those of values."""
@@ -77,11 +82,19 @@ class Told:
 
     def __post_init__(self) -> None:
         assert self.number != 13, "not this one"
+        if self.number == 15:
+            raise UnreadableError
         next(each for each in range(13) if each == self.number)
 
 
 @pytest.mark.parametrize(
-    ("number", "error"), [(13, "AssertionError: not this one"), (14, "StopIteration: ")], ids=["false", "not found"]
+    ("number", "error"),
+    [
+        (13, "AssertionError: not this one"),
+        (14, "StopIteration: "),
+        (15, r"UnreadableError: \(its text cannot be read\)"),
+    ],
+    ids=["false", "not found", "without a text"],
 )
 def test_response_whose_class_raises_another_error_than_of_a_value_fails_its_future(number: int, error: str) -> None:
     futures = Futures("me")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 import psycopg
 import pytest
+from sqlalchemy import exc
 
 from mercury.errors import StorageError, TransientStorageError
 from mercury.storage.sql.errors import translate
@@ -25,3 +28,30 @@ def test_a_failed_statement_before_another_one_does_not_pass() -> None:
     found = translate(psycopg.errors.lookup("25P02")("current transaction is aborted"))
     assert isinstance(found, StorageError)
     assert not isinstance(found, TransientStorageError)
+
+
+class _Unreadable(Exception):
+    def __str__(self) -> str:
+        raise self
+
+
+class _OfSqlAlchemy(_Unreadable, exc.SQLAlchemyError): ...
+
+
+class _OfPool(_Unreadable, exc.TimeoutError): ...
+
+
+class _OfPostgres(_Unreadable, psycopg.DataError): ...
+
+
+class _OfSqlite(_Unreadable, sqlite3.DataError): ...
+
+
+class _OfNumbers(_Unreadable, OverflowError): ...
+
+
+@pytest.mark.parametrize("kind", [_OfSqlAlchemy, _OfPool, _OfPostgres, _OfSqlite, _OfNumbers])
+def test_error_of_an_application_without_a_text_is_translated_by_its_class(kind: type[Exception]) -> None:
+    found = translate(kind())
+    assert isinstance(found, StorageError)
+    assert "(its text cannot be read)" in str(found)

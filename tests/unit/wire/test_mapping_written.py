@@ -35,6 +35,22 @@ class Even:
             raise ValueError(f"{self.number} is odd")
 
 
+class Unreadable(ValueError):
+    def __str__(self) -> str:
+        raise self
+
+
+@dataclass
+class Silent:
+    """It refuses values by an error without a text."""
+
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number % 2:
+            raise Unreadable
+
+
 @dataclass
 class Marked:
     text: str
@@ -110,6 +126,12 @@ def test_values_that_the_class_refuses_are_refused_as_they_are_after_the_parser(
     assert read(to_xml(Even(2), NS), Even) == Even(2)
     xml = to_xml(Even(2), NS).replace(b"2", b"3")
     assert read(xml, Even) == by_parser(xml, Even) == "Even: Even refuses the values: 3 is odd"
+
+
+def test_class_that_refuses_values_by_an_error_without_a_text_is_named() -> None:
+    xml = to_xml(Silent(2), NS).replace(b"2", b"3")
+    assert read(xml, Silent) == by_parser(xml, Silent)
+    assert read(xml, Silent) == "Silent: Silent refuses the values: (its text cannot be read)"
 
 
 # --- any name in any namespace, as callbacks read responses -----------------------------------------------------------

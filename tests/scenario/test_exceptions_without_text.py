@@ -1,0 +1,61 @@
+"""Applications raise exceptions whose ``__str__`` raises: each is a failed attempt like any other."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from mercury.engine.events import HandlerFailed
+from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, OnFailure
+from tests.unreadable import Unreadable
+
+from .harness import Pair
+from .test_delivery_assurances import ASSURANCES, Broken, policy
+
+NO_TEXT = "Unreadable: (its text cannot be read)"
+
+
+def skipping(assurance: DeliveryAssurance = DeliveryAssurance.EXACTLY_ONCE) -> DestinationPolicy:
+    return policy(assurance, on_failure=OnFailure.SKIP, max_attempts=2)
+
+
+@ASSURANCES
+def test_handler_whose_exception_has_no_text_is_called_again_and_its_message_is_skipped_by_the_policy(
+    assurance: DeliveryAssurance,
+) -> None:
+    pair = Pair(policy=skipping(assurance))
+    broken = Broken(pair.server, "two", error=Unreadable())
+    pair.link().asks("one", "two", "three")
+    pair.advance(20)
+    assert pair.client.answers == [("one", "re one"), ("two", "fault Failed"), ("three", "re three")]
+    attempts = [attempt for text, attempt in broken.attempts if text == "two"]
+    assert attempts == ([1] if assurance is DeliveryAssurance.AT_MOST_ONCE else [1, 2])
+    assert [letter.reason for letter in pair.server.letters()] == [f"given up: {NO_TEXT}"]
+
+
+@ASSURANCES
+def test_callback_whose_exception_has_no_text_is_called_again_and_its_response_is_skipped_by_the_policy(
+    assurance: DeliveryAssurance,
+) -> None:
+    pair = Pair(client_policy=skipping(assurance))
+    Broken(pair.client, "re one", error=Unreadable())
+    link = pair.link()
+    link.asks("one", "two")
+    link.close()
+    pair.advance(20)
+    assert pair.client.answers == [("two", "re two")]
+    assert [letter.reason for letter in pair.client.letters()] == [f"given up: {NO_TEXT}"]
+    assert pair.client.rows() == 0
+
+
+def test_lines_of_failures_without_a_text_say_so(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mercury")
+    pair = Pair(policy=skipping())
+    Broken(pair.server, "one", error=Unreadable())
+    pair.link().notes("one")
+    pair.advance(20)
+    failures = [event for event in pair.server.events if isinstance(event, HandlerFailed)]
+    assert [(event.attempt, event.repeated) for event in failures] == [(1, False), (2, True)]
+    lines = [line for line in caplog.messages if "of Note failed" in line]
+    assert lines == ["the handler of Note failed", f"the handler of Note failed again: {NO_TEXT}"]
