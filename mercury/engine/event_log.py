@@ -17,6 +17,7 @@ from mercury.engine.events import (
 )
 from mercury.errors import named
 from mercury.statemachine.ranges import as_text
+from mercury.texts import printable
 
 log = logging.getLogger("mercury.engine")
 lifecycle = logging.getLogger("mercury.engine.lifecycle")
@@ -86,7 +87,7 @@ def _handler_failed(event: HandlerFailed) -> None:
     }
     who = f"the handler of {event.handler}" if event.service is not None else f"the callback {event.handler}"
     if event.repeated:
-        invocation.error("%s failed again: %s", who, named(event.error), extra=about)
+        invocation.error("%s failed again: %s", who, printable(named(event.error)), extra=about)
     else:
         invocation.error("%s failed", who, exc_info=event.error, extra=about)
 

@@ -25,7 +25,7 @@ ALLOWED = MappingProxyType(
         "mercury.choices": ("mercury.errors",),
         # Masks the passwords of URLs: where URLs of databases are shown.
         "mercury.masking": (),
-        # Texts for people: of the command line, the operations and the console.
+        # Texts for people: of the command line, the operations and the console, and of lines of the log.
         "mercury.texts": (),
         "mercury.statemachine": ("mercury.errors",),
         "mercury.storage": ("mercury.errors", "mercury.bounded", "mercury.masking", "mercury.statemachine"),
@@ -36,7 +36,7 @@ ALLOWED = MappingProxyType(
         "mercury.security": ("mercury.errors", "mercury.statemachine", "mercury.wire"),
         "mercury.engine": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.security"),
-            *("mercury.bounded", "mercury.choices"),
+            *("mercury.bounded", "mercury.choices", "mercury.texts"),
         ),
         "mercury.client": (
             *("mercury.errors", "mercury.statemachine", "mercury.storage", "mercury.wire", "mercury.engine"),

@@ -174,6 +174,12 @@ SIMULATED = (
         "::test_exception_without_a_text_is_a_failed_attempt_of_its_message_only",
     ),
     Mutant(
+        "text of an application's exception in the log",
+        (Change("mercury.engine.event_log:_handler_failed", "printable(named(event.error))", "named(event.error)"),),
+        test="tests/scenario/test_exceptions_without_text.py"
+        "::test_repeated_failure_with_line_breaks_and_half_a_character_is_one_line_of_a_file_in_utf8",
+    ),
+    Mutant(
         "response whose class raises an error",
         (
             Change(

@@ -1,8 +1,10 @@
-"""Applications raise exceptions whose ``__str__`` raises: each is a failed attempt like any other."""
+"""Applications raise exceptions whose ``__str__`` raises, or whose text no log can hold: each is a failed attempt like
+any other."""
 
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +61,20 @@ def test_lines_of_failures_without_a_text_say_so(caplog: pytest.LogCaptureFixtur
     assert [(event.attempt, event.repeated) for event in failures] == [(1, False), (2, True)]
     lines = [line for line in caplog.messages if "of Note failed" in line]
     assert lines == ["the handler of Note failed", f"the handler of Note failed again: {NO_TEXT}"]
+
+
+def test_repeated_failure_with_line_breaks_and_half_a_character_is_one_line_of_a_file_in_utf8(tmp_path: Path) -> None:
+    log = logging.getLogger("mercury.engine.invocation")
+    file = logging.FileHandler(tmp_path / "log", encoding="utf-8")
+    file.addFilter(lambda record: not record.exc_info)  # of the first failure, whose traceback has lines anyway
+    log.addHandler(file)
+    try:
+        pair = Pair(policy=skipping())
+        Broken(pair.server, "one", error=ValueError("no \ud800\nERROR forged"))
+        pair.link().notes("one")
+        pair.advance(20)
+    finally:
+        log.removeHandler(file)
+        file.close()
+    lines = (tmp_path / "log").read_text("utf-8").splitlines()
+    assert lines == [r"the handler of Note failed again: ValueError: no \ud800\nERROR forged"]
