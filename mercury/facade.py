@@ -147,7 +147,7 @@ class Mercury(Observable, Outgoing, Hosting, StoreAccess):
         self.observers.subscribe(self.futures.dead_lettered, DeadLettered)
         self.threads = Threads()
         #: Whose block callers are in: handlers are in that of the transaction that consumes their message.
-        self.current = CurrentTransaction()
+        self.current = CurrentTransaction(self.futures.transaction_ended)
         self._registry = Registry(default_policy=settings.destination, inside=self.current.inside)
         self._registry.add_callback(self.futures.callback_name, self.futures.callback())
         self._services: list[Service] = []

@@ -233,6 +233,8 @@ class AsyncTransaction:
                 await self._place.run(partial(manager.__exit__, kind, error, trace))
         finally:
             self._place.close()
+            if self._tx is not None:
+                self._current.ended(self._tx)
 
 
 def begin(

@@ -32,9 +32,12 @@ class CurrentTransaction:
     """The current transactions of one Mercury, for each thread and each task.
 
     A task or thread that was started with a copy of a context is in the same block, until the block is left.
+
+    :param ended: called with each transaction of a block when it has ended; must not raise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ended: Callable[[Transaction], object] = lambda _tx: None) -> None:
+        self.ended = ended
         self._innermost: ContextVar[_Open | None] = ContextVar("mercury-transaction", default=None)
 
     def find(self) -> object | None:
@@ -104,13 +107,16 @@ class _Block(AbstractContextManager[Transaction]):
         self._opened: Entered | None = None
 
     def __enter__(self) -> Transaction:
-        tx = self._manager.__enter__()
-        self._opened = self._current.enter(tx)
-        return tx
+        self._tx = self._manager.__enter__()
+        self._opened = self._current.enter(self._tx)
+        return self._tx
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool | None:
         if self._opened is not None:
             self._current.leave(*self._opened)  # before the commit: its hooks run outside of the transaction
-        return self._manager.__exit__(kind, error, trace)
+        try:
+            return self._manager.__exit__(kind, error, trace)
+        finally:
+            self._current.ended(self._tx)

@@ -9,10 +9,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+from weakref import ReferenceType, ref
 
 from mercury.engine.application import FUTURE, Callback, MessageContext
 from mercury.engine.events import DeadLettered
 from mercury.errors import MercuryError, PayloadError, SequenceFailed, named
+from mercury.storage.application import Ending, Transaction
 from mercury.storage.letters import Direction
 from mercury.wire.bodies import read_body
 from mercury.wire.envelope import Payload
@@ -94,6 +96,8 @@ class _Expected:
     future: Future[Any]
     wanted: type[Any]
     namespace: str
+    #: The transaction of the application that sends the request; ``None`` = its own one.
+    tx: ReferenceType[Transaction] | None
 
 
 class Futures:
@@ -114,18 +118,20 @@ class Futures:
         namespace: str,
         state: Callable[[], str] = lambda: "",
         idle: Callable[[], str | None] = lambda: None,
+        tx: Transaction | None = None,
     ) -> tuple[Future[Any], str]:
         """A future for the response to a request, and the callback name to store with the request.
 
         :param state: returns how far the request has come, for the text of a timeout.
         :param idle: returns why no response can come, if no engine runs; ``None`` = one can come.
+        :param tx: the transaction of the application that sends the request; ``None`` = its own one.
         :raises ConfigurationError: ``wanted`` is neither ``bytes`` nor a dataclass that can be read.
         """
         if wanted not in (bytes, RawResponse):
             check_type(wanted)
         future: Future[Any] = _ResponseFuture(message_id, state, idle)
         with self._mutex:
-            self._expected[message_id] = _Expected(future, wanted, namespace)
+            self._expected[message_id] = _Expected(future, wanted, namespace, ref(tx) if tx is not None else None)
         return future, self.callback_name
 
     def forget(self, message_id: str) -> None:
@@ -164,6 +170,15 @@ class Futures:
             expected = self._expected.pop(message_id or "", None)
         if expected is not None and expected.future.set_running_or_notify_cancel():
             expected.future.set_exception(SequenceFailed(f"no response will come: {reason}"))
+
+    def transaction_ended(self, tx: Transaction) -> None:
+        """Fail the futures of requests that a transaction of the application has not sent: it is rolled back."""
+        if tx.outcome.ending is not Ending.ROLLED_BACK:
+            return
+        with self._mutex:
+            unsent = [key for key, each in self._expected.items() if each.tx is not None and each.tx() is tx]
+        for message_id in unsent:
+            self._fail(message_id, "the transaction that sends the request is rolled back")
 
     def abandon(self, reason: str) -> None:
         """Fail all open futures: this process ends."""

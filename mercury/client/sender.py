@@ -127,8 +127,8 @@ class Sender(KeyProgress):
 
         :param response: the dataclass to read the response into; by default the future's result is its XML.
         :returns: a future. Its result is the response; its exception is an `ApplicationFault` from the peer,
-            `SequenceFailed` if no response will come, or `PayloadError` if the response cannot be read. The text of its
-            `TimeoutError` has the state of the request.
+            `SequenceFailed` if no response will come, also because the block of ``tx`` has rolled it back, or
+            `PayloadError` if the response cannot be read. The text of its `TimeoutError` has the state of the request.
         """
         unstored = self._row(body, operation, action, correlation, headers, life)
         row = unstored.row
@@ -139,6 +139,7 @@ class Sender(KeyProgress):
             self._namespace,
             partial(self._state_of, row.message_id),
             lambda: self._port.why_not_running,
+            tx,
         )
         try:
             self._store(unstored, tx)

@@ -180,6 +180,38 @@ SIMULATED = (
         "::test_repeated_failure_with_line_breaks_and_half_a_character_is_one_line_of_a_file_in_utf8",
     ),
     Mutant(
+        "future of a transaction that is rolled back",
+        (Change("mercury.client.current:_Block.__exit__", "self._current.ended(self._tx)", "pass"),),
+        test="tests/storage/test_futures_of_transactions.py",
+    ),
+    Mutant(
+        "future of a transaction of an event loop that is rolled back",
+        (Change("mercury.client.asynchronous:AsyncTransaction._leave", "self._current.ended(self._tx)", "pass"),),
+        test="tests/storage/test_futures_of_transactions.py",
+    ),
+    Mutant(
+        "future of a transaction that is committed",
+        (
+            Change(
+                "mercury.client.futures:Futures.transaction_ended",
+                "if tx.outcome.ending is not Ending.ROLLED_BACK:",
+                "if tx.outcome.ending is Ending.OPEN:",
+            ),
+        ),
+        test="tests/storage/test_futures_of_transactions.py",
+    ),
+    Mutant(
+        "future of another transaction than the one that is rolled back",
+        (
+            Change(
+                "mercury.client.futures:Futures.transaction_ended",
+                "each.tx is not None and each.tx() is tx",
+                "each.tx is not None",
+            ),
+        ),
+        test="tests/storage/test_futures_of_transactions.py",
+    ),
+    Mutant(
         "response whose class raises an error",
         (
             Change(
