@@ -301,7 +301,7 @@ def explain(file: Path | None = None, environment: Mapping[str, str] | None = No
         elif path in values:
             where = f"{read_from}: {path}"
             value, origin = from_toml(values[path], kind, where, secret=path in SECRETS), read_from
-        if path in SECRETS and isinstance(value, str):
+        if path in (*SECRETS, "store") and isinstance(value, str):  # a store's URL may have a password
             value = value.strip()  # `echo TOKEN | base64`, as secrets are often made, has a line break
         if path == "address" and isinstance(value, str):
             value = check_address(value, origin)

@@ -414,6 +414,14 @@ def test_whole_numbers_are_numbers_too() -> None:
     assert (expires, type(expires)) == (60.0, float)
 
 
+@pytest.mark.parametrize("store", ["memory:", "postgresql+psycopg://shop:a%20b@db/shop"])
+def test_a_line_break_behind_the_url_of_a_store_is_not_part_of_it(store: str) -> None:
+    """As in a URL with a password that is mounted as a secret."""
+    for text in (f"{store}\n", f"{store}\r\n", f" {store} "):
+        assert load(environment={"MERCURY_STORE": text}).store == store
+        assert load(written(f'store = """{text}"""\n'), NOTHING).store == store
+
+
 # --- tokens ----------------------------------------------------------------------------------------------------------
 
 TOKENS = ("console.token", "console.reader_token", "http.status_token")
