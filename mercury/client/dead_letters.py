@@ -77,11 +77,10 @@ class DeadLetters:
         count = 0
         while True:
             with self._store.transaction() as tx:
-                letters = tx.dead_letters.find(which, BATCH)
-                taken = [tx.dead_letters.delete(letter.id) for letter in letters]
-            if not letters:
+                taken = tx.dead_letters.discard(which, BATCH)
+            if taken is None:
                 return count
-            count += sum(letter is not None for letter in taken)
+            count += taken
 
     def redrive(self, which: LetterFilter, *, allow_duplicate: bool = False) -> Redriven:
         """Redrive the dead letters that match a filter. Each is deleted in the transaction that redrives it.

@@ -28,6 +28,12 @@ class DeadLetterManager(Protocol):
     def delete(self, identifier: str) -> DeadLetter | None:
         """Remove and return one; ``None`` = it does not exist."""
 
+    def discard(self, which: LetterFilter, limit: int) -> int | None:
+        """Remove the oldest letters that match a filter, at most ``limit``, without reading their bodies.
+
+        :returns: their number, without those that another transaction takes meanwhile; ``None`` = none matches.
+        """
+
     def bytes(self, owner: str | None = None) -> int:
         """The sum of `DeadLetter.size` over the dead letters of one peer (`DeadLetter.owner`), or (``None``) of all
         peers; as committed. Reads all these rows: too slow to call for every message.

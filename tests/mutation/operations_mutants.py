@@ -281,6 +281,21 @@ OPERATIONS = (
         "pass",
         "tests/storage/test_dead_letters.py::test_of_two_letters_of_one_message_one_is_redriven",
     ),
+    guard(
+        "letters that are discarded are read without their bodies",
+        "mercury.storage.sql.dead_letters:SqlDeadLetters.discard",
+        "select(TABLE.c.id)",
+        "select(TABLE)",
+        "tests/storage/test_dead_letters.py::test_letters_that_are_discarded_are_not_read_with_their_bodies",
+    ),
+    guard(
+        "number of discarded letters without those of another transaction",
+        "mercury.storage.sql.dead_letters:SqlDeadLetters.discard",
+        "return len(taken)",
+        "return len(found)",
+        "tests/conformance/test_dead_letters.py"
+        "::test_letter_that_another_transaction_takes_is_discarded_by_one_of_them",
+    ),
     Mutant(
         name="a message that is handled while it is parked",
         changes=(

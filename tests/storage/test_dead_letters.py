@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 
 from mercury import ApplicationFault, Certainty, DeadLetter, Direction, LetterFilter, Mercury, StorageError
 from mercury.client.dead_letters import MAY_COME_AGAIN, MAY_HAVE_ARRIVED, DeadLetters
 from mercury.statemachine.messages import ANONYMOUS
 from mercury.storage.api import StorageManager, Transaction
 from mercury.storage.claims import Claim
-from mercury.storage.opening import open_store
+from mercury.storage.opening import open_sql_store, open_store
 from mercury.testing.contract.builders import CHANNEL, FULL_LETTER, KEY, NOW, channel, full_row, letter
 from tests.acceptance.processes import eventually
 from tests.ports import free_port
@@ -117,6 +118,17 @@ def test_discarding_removes_the_chosen_letters_only(store: StorageManager, lette
     assert ids(letters.find(ALL)) == ["kept"]
     assert letters.discard(LetterFilter(direction=Direction.OUTBOUND)) == 0
     assert waiting(store) == []
+
+
+def test_letters_that_are_discarded_are_not_read_with_their_bodies(sql_url: str) -> None:
+    store = open_sql_store(sql_url)
+    add_letters(store, *(outbound(f"o{number}") for number in range(3)))
+    statements: list[str] = []
+    event.listen(store.engine, "before_cursor_execute", lambda *given: statements.append(given[2]))
+    assert DeadLetters(store, lambda: NOW).discard(ALL) == 3
+    assert any("dead_letter" in text for text in statements)
+    assert not any("payload" in text for text in statements)
+    store.close()
 
 
 # --- outbound --------------------------------------------------------------------------------------------------------

@@ -53,6 +53,10 @@ class MemoryDeadLetters:
             self.deleted.append(identifier)
         return letter
 
+    def discard(self, which: LetterFilter, limit: int) -> int | None:
+        found = self.find(which, limit)
+        return sum(self.delete(letter.id) is not None for letter in found) if found else None
+
     def bytes(self, owner: str | None = None) -> int:
         with self._mutex:
             return self._counted.every if owner is None else self._counted.owners[owner]

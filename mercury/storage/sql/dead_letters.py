@@ -57,6 +57,16 @@ class SqlDeadLetters:
         self._tx.delete_naming(delete(TABLE).where(TABLE.c.id == identifier).returning(TABLE.c.attachments_id))
         return dead_letter(rows[0])
 
+    def discard(self, which: LetterFilter, limit: int) -> int | None:
+        query = select(TABLE.c.id).order_by(TABLE.c.position)
+        found = self._tx.read(query.where(*conditions(which)).limit(limit))
+        if not found:
+            return None
+        names = TABLE.c.id.in_([row["id"] for row in found])
+        taken = [row["id"] for row in self._tx.read_locked(query.where(names).with_for_update())]
+        self.remove(taken)
+        return len(taken)
+
     def locked(self, identifiers: Sequence[str]) -> list[DeadLetter]:
         """The dead letters with these identifiers, locked for this transaction; the oldest first."""
         query = select(TABLE).where(TABLE.c.id.in_(identifiers)).order_by(TABLE.c.position).with_for_update()

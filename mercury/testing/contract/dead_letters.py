@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
+
 from mercury.storage.api import StorageManager
+from mercury.storage.letters import EVERY_LETTER, LetterFilter
 from mercury.testing.contract.builders import NOW, letter
+from mercury.testing.contract.locking import attempt
+from mercury.testing.contract.threads import Threads, result, waits
 
 
 def found(store: StorageManager) -> list[str]:
@@ -38,6 +43,42 @@ def test_letter_is_taken_by_one_transaction_only(store: StorageManager) -> None:
     assert found(store) == ["b"]
     with store.transaction() as tx:
         assert tx.dead_letters.delete("a") is None
+
+
+def test_oldest_letters_of_a_filter_are_discarded(store: StorageManager) -> None:
+    with store.transaction() as tx:
+        tx.dead_letters.add([letter(each, NOW + number) for number, each in enumerate("abcd")])
+    which = LetterFilter(dead_before=NOW + 3)
+    for left, gone in ((["c", "d"], 2), (["d"], 1), (["d"], None)):
+        with store.transaction() as tx:
+            assert tx.dead_letters.discard(which, 2) == gone
+        assert found(store) == left
+
+
+def test_letter_that_another_transaction_takes_is_discarded_by_one_of_them(
+    store: StorageManager, threads: Threads
+) -> None:
+    with store.transaction() as tx:
+        tx.dead_letters.add([letter("dead")])
+    gone: list[int] = []
+    second: list[Future[str]] = []
+
+    def discard() -> None:
+        with store.transaction() as tx:
+            count = tx.dead_letters.discard(EVERY_LETTER, 10)
+        gone.append(count or 0)
+
+    def take() -> None:
+        with store.transaction() as tx:
+            assert tx.dead_letters.delete("dead") is not None
+            second.append(threads.start(lambda: attempt(discard)))
+            waits(second[0])  # it may end before this transaction, or wait for its end
+        gone.append(1)
+
+    attempt(take)
+    result(second[0])
+    assert sum(gone) == 1
+    assert found(store) == []
 
 
 def test_two_letters_may_be_about_one_message(store: StorageManager) -> None:
