@@ -82,6 +82,11 @@ class Replaced:
 
 
 @dataclass(frozen=True, slots=True)
+class WithoutOffer:
+    """CreateSequence is due immediately, as a new message that offers no sequence: it was refused with an offer."""
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """The end is settled."""
 
@@ -93,7 +98,19 @@ class RaiseFault:
     fault: Fault
 
 
-RmsEffect = Numbered | NumberRefused | Released | Forgotten | Due | Moved | Failed | Replaced | Ended | RaiseFault
+RmsEffect = (
+    Numbered
+    | NumberRefused
+    | Released
+    | Forgotten
+    | Due
+    | Moved
+    | Failed
+    | Replaced
+    | WithoutOffer
+    | Ended
+    | RaiseFault
+)
 
 # --- RMDSequence ---------------------------------------------------------------------------------------------------
 

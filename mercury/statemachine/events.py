@@ -126,10 +126,14 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class FaultReceived:
-    """A fault about this sequence. ``ranges``: the final acknowledgement that came with it, if any."""
+    """A fault about this sequence. ``ranges``: the final acknowledgement that came with it, if any.
+
+    ``offered``: the sequence's CreateSequence offers a sequence for the other direction.
+    """
 
     fault: Fault
     ranges: Ranges | None = None
+    offered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,6 +276,11 @@ class RMSSequence(RmsCounters):
                 yield from self._fail(row, FailureReason.UNKNOWN if unknown else FailureReason.TERMINATED, now)
             case RmsEvent.REFUSED if row.guard is RmsGuard.REPEATED:
                 yield from self._replaced()
+            case RmsEvent.REFUSED if row.guard is RmsGuard.OFFERED:
+                # .NET refuses an offer where its contract has no responses, others decline it. Another message is asked
+                # with, so the next refusal is no answer to a repetition.
+                self.control_attempts, self.control_due = 0, now
+                yield effects.WithoutOffer()
             case RmsEvent.REFUSED if row.guard is None:
                 yield from self._fail(row, FailureReason.REFUSED, now)
             case RmsEvent.ROLLOVER:

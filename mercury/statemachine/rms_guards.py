@@ -85,8 +85,9 @@ def holds(guard: RmsGuard, machine: RmsCounters, given: events.RmsInput, now: fl
         case RmsGuard.BUSY:
             return isinstance(given, events.FaultReceived) and (given.fault.busy or not given.fault.sender)
         case RmsGuard.REPEATED:
-            refused = isinstance(given, events.FaultReceived) and given.fault.code is FaultCode.CREATE_SEQUENCE_REFUSED
-            return refused and machine.control_attempts > 1
+            return _is_refused(given) and machine.control_attempts > 1
+        case RmsGuard.OFFERED:
+            return isinstance(given, events.FaultReceived) and given.offered and _is_refused(given)
         case RmsGuard.EXPIRED:
             return machine.expires_at is not None and machine.expires_at <= now
         case RmsGuard.SILENT:
@@ -111,6 +112,11 @@ def _all_acknowledged(machine: RmsCounters, ranges: Ranges) -> bool:
     after.update(ranges)
     after.update(machine.moved)
     return after.covers(1, machine.last_number)
+
+
+def _is_refused(given: events.RmsInput) -> bool:
+    """Whether it is CreateSequenceRefused; WSRMRequired says nothing about what CreateSequence asks for."""
+    return isinstance(given, events.FaultReceived) and given.fault.code is FaultCode.CREATE_SEQUENCE_REFUSED
 
 
 def _none_taken(machine: RmsCounters, given: events.RmsInput) -> bool:

@@ -87,6 +87,7 @@ class RmsGuard(HashedEnum):
     NOTHING_BEHIND = "nothing that follows the number is acknowledged"
     BUSY = "it says busy, or that the fault is the destination's"
     REPEATED = "it answers a repetition of CreateSequence"
+    OFFERED = "it answers a CreateSequence with an offer"
     EXPIRED = "the sequence has expired"
     SILENT = "nothing was heard for too long"
     IDLE_FOR_LONG = "there was nothing to do for long"
@@ -145,6 +146,7 @@ RMS = read_table(
     0000 1011 F                   | FLT       |                | -      |                | ST-S17
     0100 0110                     | REF       | busy           | =      |                | RM-CS-14
     0100 0110                     | REF       | repeated       | F      | Moved Replaced | RM-CS-13
+    0100 0110                     | REF       | offered        | =      | WithoutOffer   | RM-CS-14
     0100 0110                     | REF       |                | F      | Failed         | ST-S03 FLT-05
     0000 1000 1100 1110 1010 1011 F | REF     |                | -      |                | ST-S03
     1000 1010                     | ROLL      |                | 1010   |                | ST-S09 RM-SEQ-12
@@ -171,7 +173,8 @@ RMS = read_table(
     """,
     work={
         RmsState.NEW: "nothing; a message is about to take its first number",
-        RmsState.CREATING: "(re)send CreateSequence, with the same MessageID and offer; a refused repeat: see F",
+        RmsState.CREATING: "(re)send CreateSequence, with the same MessageID and offer; after a refusal of the "
+        "offer: with another MessageID, and without one; a refused repeat: see F",
         RmsState.CREATING_LAST: "the same",
         RmsState.IDLE: "nothing; when idle for long, end",
         RmsState.SENDING: "(re)transmit due messages",

@@ -212,7 +212,7 @@ class RmsRecord:
     created_at: float
     #: The MessageID of CreateSequence, the same at every repetition (RM-CS-13).
     create_message_id: str
-    #: The identifier of the offered sequence; the same at every repetition of CreateSequence.
+    #: The identifier of the offered sequence; the same at every repetition of CreateSequence, until it is refused.
     offered: str | None = None
     #: Present when the peer accepted the offer.
     offer_accepted: bool = False

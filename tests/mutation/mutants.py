@@ -14,6 +14,7 @@ from tests.mutation.life_mutants import LIFE
 from tests.mutation.lone_mutants import LONE_MESSAGES
 from tests.mutation.member_mutants import MEMBERS
 from tests.mutation.mutant import Change, Mutant
+from tests.mutation.offer_mutants import OFFERS
 from tests.mutation.operations_mutants import OPERATIONS
 from tests.mutation.reconcile_mutants import RECONCILES
 from tests.mutation.search_mutants import SEARCHES
@@ -678,6 +679,7 @@ TESTED = (
     *FLOW,
     *LIFE,
     *SILENCES,
+    *OFFERS,
     *STATEMENTS,
     *SEARCHES,
     *MEMBERS,

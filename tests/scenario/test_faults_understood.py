@@ -202,8 +202,8 @@ def test_the_source_stops_at_the_highest_number_there_is() -> None:
 @HOW
 @PROTOCOLS
 def test_create_sequence_refused_for_good_fails_before_anything_was_sent(protocol: Protocol, how: str) -> None:
-    # FLT-05, ST-S03
-    story = Story(protocol)
+    # FLT-05, ST-S03; with an offer it is asked once more: test_refused_offers
+    story = Story(protocol, offer=False)
     refused = story.foreign.fault("CreateSequenceRefused", relates_to=story.record.create_message_id)
     story.fault(refused, how, purpose="CreateSequence")
     assert story.record.machine.failure is FailureReason.REFUSED
@@ -213,7 +213,7 @@ def test_create_sequence_refused_for_good_fails_before_anything_was_sent(protoco
 
 @PROTOCOLS
 def test_a_new_message_after_a_refusal_asks_again(protocol: Protocol) -> None:
-    story = Story(protocol)
+    story = Story(protocol, offer=False)
     story.fault(story.foreign.fault("CreateSequenceRefused"), purpose="CreateSequence")
     story.pair.server.start()
     story.link.notes("four")

@@ -247,7 +247,8 @@ def test_a_refusal_of_the_first_create_sequence_and_of_a_fresh_one_is_final() ->
     story = Forgetful()
     story.link.notes("one")
     story.refuse_the_repetition()
-    story.answer(story.foreign.fault("CreateSequenceRefused"))
+    for _offer in (True, False):
+        story.answer(story.foreign.fault("CreateSequenceRefused"))
     assert story.newest.machine.failure is FailureReason.REFUSED
     assert story.client.letters_by_text() == [("one", "not delivered")]
 

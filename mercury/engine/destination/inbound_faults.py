@@ -51,7 +51,8 @@ def faulted(batch: Batch, exchange: InboundExchange, fault: Fault) -> None:
     )
     if fault.code in OF_RM:
         alive = record.machine.alive
-        batch.raise_rms(record, events.FaultReceived(fault, _final_ranges(exchange, record, fault)))
+        final, offered = _final_ranges(exchange, record, fault), record.offered is not None
+        batch.raise_rms(record, events.FaultReceived(fault, final, offered))
         if alive and not record.machine.alive and fault.code is FaultCode.UNKNOWN_SEQUENCE:
             # A peer that no longer knows the sequence no longer knows the requests in it.
             dead_letter_unanswered(batch.tx, batch.context, record, batch.now)

@@ -29,8 +29,9 @@ class SourcesByName:
         return self._by_id.get(record_id)
 
     def created_by(self, message_id: str | None) -> RmsRecord | None:
-        """The sequence whose CreateSequence had this MessageID."""
-        return None if message_id is None else self._by_create.get(message_id)
+        """The sequence whose CreateSequence has this MessageID now."""
+        record = None if message_id is None else self._by_create.get(message_id)
+        return record if record is not None and record.create_message_id == message_id else None
 
     def named(self, identifier: str) -> RmsRecord | None:
         """The sequence that has this identifier now."""

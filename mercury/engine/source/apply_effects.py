@@ -78,6 +78,13 @@ def apply_rms_effects(
                     "CreateSequence is sent anew: its repetition was refused, or its identifier was not unique",
                     extra=_about(record),
                 )
+            case effects.WithoutOffer():
+                log.info(
+                    "CreateSequence is sent again without an offer, because it was refused: %r",
+                    record.last_error,
+                    extra=_about(record),
+                )
+                record.create_message_id, record.offered, record.last_error = context.ids.new(), None, None
             case effects.Ended():
                 record.ended_at = now
                 release_acknowledged(tx, record)

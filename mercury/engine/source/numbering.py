@@ -265,19 +265,20 @@ class Numbering:
 
     def _create(self, channel: Channel, owner: str) -> RmsRecord:
         new, rm = self._context.ids.new, channel.policy.protocol.rm
-        plain = channel.plain
+        plain, replaced = channel.plain, replaced_before(self._records)
+        # A CreateSequence that is sent anew makes no offer if the one before dropped its own (`effects.WithoutOffer`).
+        offers = channel.policy.offer and not any(each.offered is None for each in replaced)
         record = RmsRecord(
             id=new(),
             channel=channel,
             machine=RMSSequence.offered(rm, new(), None, self._now) if plain else RMSSequence.start(rm, self._now),
             created_at=self._now,
             create_message_id=new(),
-            offered=new() if channel.policy.offer and channel.role is Role.REQUEST else None,
+            offered=new() if offers and channel.role is Role.REQUEST else None,
             follows=followed(self._records),
             owner=owner,
             store=store_of(self._tx, channel),
         )
-        replaced = replaced_before(self._records)
         if replaced:
             record.created_at = replaced[0].created_at  # the limit by age counts from the first attempt
         before = [each.machine for each in self._records]

@@ -115,6 +115,20 @@ def test_keys_of_sequences_are_found_together_by_the_messages_that_requested_the
         assert tx.rms.keys_by_create([]) == {}
 
 
+def test_sequence_that_no_longer_makes_its_offer_is_found_by_the_message_that_requests_it_now(
+    store: StorageManager,
+) -> None:
+    insert(store, rms_record("a", create_message_id="create a", offered="urn:offered"))
+    with store.transaction() as tx:
+        tx.rms.lock([KEY])
+        (record,) = tx.rms.records(KEY)
+        record.create_message_id, record.offered = "create again", None
+        tx.rms.save(record)
+    with store.transaction() as tx:
+        assert tx.rms.peek(KEY) == [record]
+        assert tx.rms.keys_by_create(["create again"]) == {"create again": KEY}
+
+
 def test_an_identifier_that_a_peer_chooses_is_not_taken_for_a_message_id(store: StorageManager) -> None:
     """A peer names its sequence after the MessageID of another sequence's CreateSequence."""
     insert(store, rms_record("a", create_message_id="urn:same"), rms_record("b", LISTENING, identifier="urn:same"))

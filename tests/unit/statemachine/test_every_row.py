@@ -88,6 +88,7 @@ def rms_inputs(machine: RMSSequence) -> Iterator[tuple[events.RmsInput, float]]:
     for code in (FaultCode.UNKNOWN_SEQUENCE, FaultCode.SEQUENCE_CLOSED, FaultCode.CREATE_SEQUENCE_REFUSED):
         yield events.FaultReceived(fault(code)), 0.0
     yield events.FaultReceived(fault(FaultCode.CREATE_SEQUENCE_REFUSED, busy=True)), 0.0
+    yield events.FaultReceived(fault(FaultCode.CREATE_SEQUENCE_REFUSED), offered=True), 0.0
     for most in (None, 0, 1):
         yield events.FaultReceived(fault(FaultCode.MESSAGE_NUMBER_ROLLOVER, most=most)), 0.0
     yield events.GaveUp(), 0.0

@@ -54,9 +54,10 @@ def received(
     sender: bool = True,
     busy: bool = False,
     maximum: int | None = None,
+    offered: bool = False,
 ) -> events.FaultReceived:
     fault = Fault(code=code, reason="", sender=sender, busy=busy, max_message_number=maximum)
-    return events.FaultReceived(fault, ranges)
+    return events.FaultReceived(fault, ranges, offered)
 
 
 # --- the sequence is lost at the destination -----------------------------------------------------------------------
@@ -226,6 +227,51 @@ def test_a_refusal_of_a_repeat_is_not_final_and_its_messages_move(sent: int) -> 
         assert asked == [effects.Moved(((1, 2),)), effects.Replaced()]
         assert machine.failure is FailureReason.REPLACED
     assert drive(machine, events.GaveUp(), events.Tick()) == []
+
+
+def test_a_refusal_of_the_first_create_sequence_with_an_offer_asks_at_once_without_one() -> None:
+    machine = creating()
+    drive(machine, events.ControlSent(9.0))
+    asked = drive(machine, received(FaultCode.CREATE_SEQUENCE_REFUSED, offered=True), now=2.0)
+    assert asked == [effects.WithoutOffer()]
+    assert (machine.work(POLICY), machine.next_due(POLICY)) == (RmsWork.CREATE, 2.0)
+    drive(machine, events.ControlSent(9.0), now=2.0)
+    asked = drive(machine, received(FaultCode.CREATE_SEQUENCE_REFUSED), now=3.0)
+    assert asked == [effects.Failed(FailureReason.REFUSED, ((1, 2),), ())], "no answer to a repetition"
+
+
+def test_a_refused_repetition_of_create_sequence_without_an_offer_is_not_final_either() -> None:
+    machine = creating()
+    drive(machine, events.ControlSent(1.0), received(FaultCode.CREATE_SEQUENCE_REFUSED, offered=True))
+    drive(machine, *[events.ControlSent(1.0)] * 2)
+    assert drive(machine, received(FaultCode.CREATE_SEQUENCE_REFUSED)) == [
+        effects.Moved(((1, 2),)),
+        effects.Replaced(),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        (received(FaultCode.CREATE_SEQUENCE_REFUSED, offered=True, busy=True), []),
+        (received(FaultCode.CREATE_SEQUENCE_REFUSED, offered=True, sender=False), []),
+        (received(FaultCode.WSRM_REQUIRED, offered=True), [effects.Failed(FailureReason.REFUSED, ((1, 2),), ())]),
+    ],
+    ids=["busy", "its own fault", "WSRMRequired"],
+)
+def test_other_refusals_of_a_create_sequence_with_an_offer_say_nothing_of_the_offer(
+    given: events.FaultReceived, asked: list[RmsEffect]
+) -> None:
+    machine = creating()
+    drive(machine, events.ControlSent(1.0))
+    assert drive(machine, given) == asked
+
+
+def test_a_refused_repetition_of_create_sequence_with_an_offer_is_replaced() -> None:
+    machine = creating()
+    drive(machine, *[events.ControlSent(1.0)] * 2)
+    asked = drive(machine, received(FaultCode.CREATE_SEQUENCE_REFUSED, offered=True))
+    assert asked == [effects.Moved(((1, 2),)), effects.Replaced()]
 
 
 def test_an_identifier_that_another_sequence_has_makes_the_messages_move() -> None:
