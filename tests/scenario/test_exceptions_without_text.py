@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mercury.engine.events import HandlerFailed
+from mercury.errors import ApplicationFault
 from mercury.statemachine.policy import DeliveryAssurance, DestinationPolicy, OnFailure
 from tests.unreadable import Unreadable
 
@@ -49,6 +50,22 @@ def test_callback_whose_exception_has_no_text_is_called_again_and_its_response_i
     assert pair.client.answers == [("two", "re two")]
     assert [letter.reason for letter in pair.client.letters()] == [f"given up: {NO_TEXT}"]
     assert pair.client.rows() == 0
+
+
+class Mute(ApplicationFault):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_fault_of_a_class_without_a_text_refuses_the_message_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "mercury")
+    pair = Pair(policy=skipping())
+    Broken(pair.server, "two", error=Mute("closed"))
+    pair.link().notes("one", "two", "three")
+    pair.advance(20)
+    assert pair.server.handled == ["one", "three"]
+    assert [letter.reason for letter in pair.server.letters()] == ["the handler refused it: closed"]
+    assert "the handler of Note answers with a fault: '(its text cannot be read)'" in caplog.messages
 
 
 def test_lines_of_failures_without_a_text_say_so(caplog: pytest.LogCaptureFixture) -> None:

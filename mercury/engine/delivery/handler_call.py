@@ -13,7 +13,7 @@ from mercury.engine.dead_letters import dead_letter, dead_letter_inbound
 from mercury.engine.delivery.time_limit import within_limit
 from mercury.engine.events import Delivered
 from mercury.engine.tracing import processing
-from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError, named
+from mercury.errors import ApplicationFault, MercuryError, PayloadError, TransientStorageError, named, text_of
 from mercury.statemachine.effects import Certainty
 from mercury.statemachine.faults import FaultCode
 from mercury.statemachine.messages import EndpointReference
@@ -262,7 +262,7 @@ class HandlerCall:
         """After an application fault: the handler's work is rolled back; fault and delivery commit together."""
         message = self.message
         about = {"sequence": message.sequence, "number": message.number, "message_id": message.message_id}
-        log.info("the handler of %s answers with a fault: %r", operation.name, str(fault), extra=about)
+        log.info("the handler of %s answers with a fault: %r", operation.name, text_of(fault), extra=about)
         try:
             reason = _storable(f"the handler refused it: {fault.reason}")
             written = self._written(fault) if operation.response_action is not None else b""
