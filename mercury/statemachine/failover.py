@@ -1,4 +1,7 @@
-"""Which of the addresses of one destination the next message is posted to. Pure: times and chance are arguments."""
+"""Which of the addresses of one destination the next message is posted to. Pure: times and chance are arguments.
+
+Times are those of a monotonic clock, in seconds.
+"""
 
 from __future__ import annotations
 
@@ -141,7 +144,7 @@ class FailoverOptions:
 
 @dataclass(slots=True)
 class Address:
-    """One address of a destination. Times are seconds since the epoch."""
+    """One address of a destination."""
 
     url: str
     state: AddressState = AddressState.UNTRIED
@@ -160,7 +163,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """No address is tried before this time, in seconds since the epoch."""
+    """No address is tried before this time."""
 
     due: float
 

@@ -117,6 +117,29 @@ MEMBERS = (
         "::test_failures_of_exchanges_that_were_open_together_are_one_failure",
     ),
     Mutant(
+        "times of addresses while the clock is set back",
+        (
+            Change(
+                "mercury.engine.runtime.member_posts:MemberPosts.__init__",
+                "self._monotonic = monotonic",
+                "self._monotonic = clock",
+            ),
+        ),
+        test=f"{POSTS}::test_address_that_fails_after_the_clock_was_set_back_is_left_for_the_next",
+    ),
+    Mutant(
+        "times of members while the clock is set back",
+        (
+            Change(
+                "mercury.engine.runtime.posting:Posting.__init__",
+                "engine.address_policy, monotonic, chance",
+                "engine.address_policy, clock, chance",
+            ),
+        ),
+        test="tests/unit/engine/runtime/test_posting.py"
+        "::test_new_member_is_chosen_within_its_time_although_the_clock_is_set_back",
+    ),
+    Mutant(
         "answer of another store",
         (
             Change(

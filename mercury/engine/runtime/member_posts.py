@@ -53,7 +53,7 @@ class _Phase(enum.Enum):
 
 @dataclass(slots=True, eq=False)
 class _Try:
-    """A post that is tried at one address after the other. Times are seconds since the epoch."""
+    """A post that is tried at one address after the other. Times are seconds of the monotonic clock."""
 
     begun: Begun
     #: When it fails if no address has worked.
@@ -96,11 +96,13 @@ class MemberPosts:
     :param begin: begins exchanges.
     :param on_end: called with the ends of posts.
     :param again: called with a post before each of its further exchanges: it counts as being posted from then on.
-    :param clock: seconds since the epoch.
+    :param clock: seconds since the epoch, for ``errors``.
     :param chance: returns random numbers, 0 <= n < 1.
     :param helpers: the threads of what takes long.
     :param guard: knows which store is at each address.
     :param ask: called with a destination of which no address is due: looks for its members.
+    :param monotonic: seconds of a monotonic clock, for pauses and for the times of addresses: by a clock that is set
+        back each failure would count as older than the one before.
     """
 
     def __init__(
@@ -116,6 +118,8 @@ class MemberPosts:
         helpers: HelperThreads,
         guard: StoreGuard,
         ask: Callable[[str], None] = lambda _: None,
+        *,
+        monotonic: Callable[[], float],
     ) -> None:
         self._book = book
         self._errors = errors
@@ -124,6 +128,7 @@ class MemberPosts:
         self._on_end = on_end
         self._again = again
         self._clock = clock
+        self._monotonic = monotonic
         self._chance = chance
         self._helpers = helpers
         self._guard = guard
@@ -142,7 +147,7 @@ class MemberPosts:
         except ConfigurationError as error:
             self._helpers.run(partial(self._on_end, [Posted(begun, TransportError(str(error)))]))
             return
-        each = _Try(begun, self._clock() + (WAIT if waits is None else waits))
+        each = _Try(begun, self._monotonic() + (WAIT if waits is None else waits))
         with self._changed:
             self._posts[each] = None
             starts, self._watched = not self._watched, True
@@ -160,7 +165,7 @@ class MemberPosts:
 
     def _next(self, each: _Try) -> None:
         """Begin the next exchange of a post, or let it wait for an address."""
-        endpoint, now = each.endpoint, self._clock()
+        endpoint, now = each.endpoint, self._monotonic()
         is_over = now >= each.until or self._book.gives_up(endpoint, each.tries)
         if self._stopped or (each.exchanges and is_over):
             self._fail(each, TransportError(f"{endpoint}: {each.reason}"))
@@ -172,7 +177,9 @@ class MemberPosts:
                 self._fail(each, TransportError(f"{endpoint}: no member is found"))
                 return
             if each.exchanges:
-                self._errors.failed(endpoint, f"{endpoint}: no address works, the last was {each.reason}", now)
+                self._errors.failed(
+                    endpoint, f"{endpoint}: no address works, the last was {each.reason}", self._clock()
+                )
             with self._changed:
                 each.phase, each.due = _Phase.WAITS, min(chosen.due, each.until)
                 self._changed.notify_all()
@@ -190,7 +197,7 @@ class MemberPosts:
             return
         if each.exchanges:
             self._again(each.begun)
-        now = self._clock()
+        now = self._monotonic()
         limit = self._book.options(endpoint).exchange_timeout or EXCHANGE_TIMEOUT
         size = len(message.body) + (message.rest.size if message.rest is not None else 0)
         with self._changed:
@@ -227,8 +234,8 @@ class MemberPosts:
             self._on_end(over)
 
     def _worked(self, each: _Try) -> None:
-        now, endpoint = self._clock(), each.endpoint
-        self._errors.worked(each.address, now)
+        now, endpoint = self._monotonic(), each.endpoint
+        self._errors.worked(each.address, self._clock())
         if self._book.worked(endpoint, each.address, now):
             log.info("%s: messages are posted to %s now", endpoint, each.address, extra={"endpoint": endpoint})
             with self._changed:
@@ -239,9 +246,9 @@ class MemberPosts:
 
     def _failed(self, each: _Try, failure: Failure, reason: str) -> None:
         """The exchange of a post has failed: try the next address. Encoding may take long, so it has another thread."""
-        now, endpoint, address = self._clock(), each.endpoint, each.address
+        now, endpoint, address = self._monotonic(), each.endpoint, each.address
         each.reason = f"{address}: {reason}"
-        self._errors.failed(address, each.reason, now, again="another address is tried")
+        self._errors.failed(address, each.reason, self._clock(), again="another address is tried")
         if self._book.failed(endpoint, address, each.began, now, self._chance(), failure):
             log.warning(
                 "%s: no address works, the last was %s; what is to be sent there is tried again",
@@ -270,10 +277,10 @@ class MemberPosts:
                     self._watched = False
                     return
                 due = min((each.due for each in self._posts if each.phase is _Phase.WAITS), default=math.inf)
-                pause = min(due - self._clock(), INTERVAL)
+                pause = min(due - self._monotonic(), INTERVAL)
                 if pause > 0 and not self._stopped:
                     self._changed.wait(pause)
-                now = self._clock()
+                now = self._monotonic()
                 ready = [each for each in self._posts if each.phase is _Phase.WAITS and self._may_go(each, now)]
                 silent = self._silent(now)
                 for each in (*ready, *silent):

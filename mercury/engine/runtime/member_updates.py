@@ -60,7 +60,7 @@ class MemberUpdates:
     It has no thread of its own: a post begins a question when one is due, in a helper thread.
 
     :param allowed: addresses that may be used although the list does not have them.
-    :param clock: seconds since the epoch.
+    :param clock: seconds of a monotonic clock, the one of the times in ``book``.
     :param chance: returns random numbers, 0 <= n < 1.
     """
 
@@ -97,7 +97,7 @@ class MemberUpdates:
         now = self._clock()
         interval = INTERVAL if self._book.addresses(endpoint) else NOBODY_INTERVAL
         with self._mutex:
-            if endpoint in self._asking or now < self._next.get(endpoint, now) <= now + INTERVAL:
+            if endpoint in self._asking or now < self._next.get(endpoint, now):
                 return
             self._asking.add(endpoint)
             self._next[endpoint] = now + interval * (1 + self._chance()) / 2

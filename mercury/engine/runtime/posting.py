@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
@@ -81,6 +82,7 @@ class Posting:
     :param deliver: passes replies to the committer and returns how many of them it took, the first ones. It waits for
         room if its second argument is true; then it takes fewer only if the runtime is stopping.
     :param chance: returns random numbers, 0 <= n < 1.
+    :param monotonic: seconds of a monotonic clock, for everything about destinations with several addresses.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class Posting:
         deliver: Callable[[Sequence[Arrival], bool], int],
         limits: Callable[[int, int], ExchangeLimits] = ExchangeLimits,
         chance: Callable[[], float] = random.random,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._engine = engine
         self._errors = engine.endpoint_errors
@@ -107,7 +110,7 @@ class Posting:
         self.pools = SenderPools(senders, self._begin, self._errors.slows, limits=limits)
         self._guard = StoreGuard(engine, clock, self._helpers)
         fetching = transport if isinstance(transport, Fetching) else NoFetching()
-        updates = (engine.addresses, fetching, engine.address_policy, clock, chance, self._helpers)
+        updates = (engine.addresses, fetching, engine.address_policy, monotonic, chance, self._helpers)
         self._updates = MemberUpdates(*updates)
         self._members = MemberPosts(
             engine.addresses,
@@ -121,6 +124,7 @@ class Posting:
             self._helpers,
             self._guard,
             self._ask_for_members,
+            monotonic=monotonic,
         )
 
     def start(self) -> None:

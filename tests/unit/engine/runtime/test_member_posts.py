@@ -44,10 +44,11 @@ def outgoing(number: int, to: str, url: str = LIST, store: str | None = None) ->
 
 
 class World:
-    """The posts, with a network and a clock that do what the test says."""
+    """The posts, with a network and clocks that do what the test says."""
 
     def __init__(self, options: str = "randomize=false") -> None:
         self.clock = FakeClock()
+        self.monotonic = FakeClock(0.0)
         self.open: list[tuple[Post, OnPosted]] = []
         self.ended: list[Posted] = []
         self.again: list[Begun] = []
@@ -66,8 +67,13 @@ class World:
             lambda: 0.5,
             HelperThreads("test"),
             StoreGuard(self, lambda: self.clock.now, HelperThreads("test")),
+            monotonic=self.monotonic,
         )
         self.posts_to_other_stores: list[tuple[str, OtherStore]] = []
+
+    def advance(self, seconds: float) -> None:
+        for each in (self.clock, self.monotonic):
+            each.advance(seconds)
 
     def probe(self, post: Outgoing) -> HttpMessage:
         del post
@@ -144,10 +150,10 @@ def test_answer_of_the_service_is_no_failure_of_its_address(world: World, answer
 
 def test_silent_address_is_left_by_all_its_posts_and_its_late_answer_is_ignored(world: World) -> None:
     world.post(1)
-    world.clock.advance(1.0)
+    world.advance(1.0)
     world.post(2)
     assert [world.posted_to(0), world.posted_to(1)] == [A, A]
-    world.clock.advance(EXCHANGE_TIMEOUT)
+    world.advance(EXCHANGE_TIMEOUT)
     assert [world.posted_to(2), world.posted_to(3)] == [B, B]
     world.ends(0, ANSWER)
     assert world.ended == []
@@ -159,10 +165,10 @@ def test_silent_address_is_left_by_all_its_posts_and_its_late_answer_is_ignored(
 
 def test_address_that_answers_others_is_waited_for(world: World) -> None:
     world.post(1)
-    world.clock.advance(EXCHANGE_TIMEOUT)
+    world.advance(EXCHANGE_TIMEOUT)
     world.post(2)
     world.ends(1, ANSWER)
-    world.clock.advance(1.0)
+    world.advance(1.0)
     world.post(3)
     world.ends(2, ANSWER)
     assert len(world.open) == 3
@@ -174,14 +180,14 @@ def test_waiting_posts_go_on_when_an_address_works() -> None:
     world = World("randomize=false&initialReconnectDelay=20000")
     for number in (1, 2):
         world.post(number)
-    world.clock.advance(1.0)
+    world.advance(1.0)
     for index in range(2):
         world.ends(index, TransportError(f"{A}: refused"))
     assert [world.posted_to(2), world.posted_to(3)] == [B, B]
-    world.clock.advance(1.0)
+    world.advance(1.0)
     for index in (2, 3):
         world.ends(index, TransportError(f"{B}: refused"))
-    world.clock.advance(14.5)
+    world.advance(14.5)
     assert world.posted_to(4) == A
     assert len(world.open) == 5, "one post tries it, and the other waits"
     world.ends(4, ANSWER)
@@ -189,6 +195,50 @@ def test_waiting_posts_go_on_when_an_address_works() -> None:
     world.ends(5, ANSWER)
     assert world.results(2) == [ANSWER, ANSWER]
     world.posts.stop()
+
+
+def test_address_that_fails_after_the_clock_was_set_back_is_left_for_the_next(world: World) -> None:
+    world.post(1)
+    for index, (address, result) in enumerate(((A, BUSY), (B, ANSWER))):
+        assert world.posted_to(index) == address
+        world.ends(index, result)
+    world.advance(1.0)
+    world.post(2)
+    for index, (address, result) in enumerate(((B, BUSY), (A, ANSWER)), start=2):
+        assert world.posted_to(index) == address
+        world.ends(index, result)
+    world.advance(1.0)
+    world.clock.advance(-3600.0)
+    world.post(3)
+    assert world.posted_to(4) == A, "it has failed once, and works since"
+    world.ends(4, BUSY)
+    assert world.posted_to(5) == B
+    world.ends(5, ANSWER)
+    assert world.results(3) == [ANSWER] * 3
+
+
+def test_pause_of_addresses_that_all_fail_is_no_longer_after_the_clock_was_set_back() -> None:
+    world = World("randomize=false&initialReconnectDelay=20000")
+    world.post(1)
+    for index, address in enumerate((A, B)):
+        assert world.posted_to(index) == address
+        world.ends(index, TransportError(f"{address}: refused"))
+    eventually(lambda: world.errors.get(LIST), "it waits")
+    world.clock.advance(-3600.0)
+    world.advance(15.0)
+    assert world.posted_to(2) == A
+    world.ends(2, ANSWER)
+    assert world.results(1) == [ANSWER]
+    world.posts.stop()
+
+
+def test_failures_of_addresses_have_the_time_of_the_clock(world: World) -> None:
+    world.post(1)
+    assert world.posted_to(0) == A
+    world.advance(1.0)
+    world.ends(0, BUSY)
+    assert world.errors.failed_since(A, world.clock.now)
+    assert not world.errors.failed_since(A, world.clock.now + 1)
 
 
 @pytest.mark.parametrize(

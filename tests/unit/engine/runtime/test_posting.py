@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ from mercury.engine.log_limiter import LOG_INTERVAL
 from mercury.engine.measurements import Measurements
 from mercury.engine.runtime.exchange_limit import FIRST, ExchangeLimits
 from mercury.engine.runtime.http_exchange import OnPosted, Post, Posted
+from mercury.engine.runtime.member_updates import REBALANCED_WITHIN
 from mercury.engine.runtime.posting import LARGE_REPLY, Posting
 from mercury.engine.runtime.transport import Transport
 from mercury.errors import TransportError
@@ -27,7 +29,7 @@ from tests.acceptance.processes import eventually
 from tests.patience import patience
 from tests.unit.engine.runtime.test_sender_pool import fixed
 
-URL, OTHER = "http://peer.example/a", "http://other.example/a"
+URL, OTHER, NEW = "http://peer.example/a", "http://other.example/a", "http://new.example/a"
 #: Seconds.
 PATIENCE = patience(30.0)
 #: The number of a message that cannot be encoded.
@@ -96,6 +98,23 @@ class Network:
         self._on_end([Posted(post.about, result) for posts in self.lists[-last:] for post in posts])
 
     def close(self) -> None: ...
+
+
+class MembersNetwork(Network):
+    """A network whose destinations have a new member, and say so once they may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers = threading.Event()
+
+    def get(self, url: str) -> bytes:
+        del url
+        assert self.answers.wait(PATIENCE)
+        return json.dumps({"members": [URL, NEW], "rebalance": True}).encode()
+
+    def alike(self, url: str, other: str) -> bool:
+        del url, other
+        return True
 
 
 class Committer:
@@ -270,3 +289,21 @@ def test_transport_that_makes_one_exchange_at_a_time_has_a_thread_for_each() -> 
     transport.go_on.set()
     assert not office.posting.pools.wait(time.monotonic() + PATIENCE)
     assert sorted(arrival.http.body for (arrival,) in office.committer.lists) == [b"0", b"1", b"2"]
+
+
+def test_new_member_is_chosen_within_its_time_although_the_clock_is_set_back() -> None:
+    engine, network, clock, monotonic = Engine(), MembersNetwork(), FakeClock(), FakeClock(0.0)
+    engine.address_policy = AddressPolicy(allowed=("http://new.example/",))
+    endpoint = engine.addresses.add(f"failover:({URL})?updateURIsSupported=true").endpoint
+    posting = Posting(engine, network, 8, clock, Committer().deliver, fixed, lambda: 0.9, monotonic)
+    posting.pools.start()
+    posting.pools.put([outgoing(1, endpoint)])
+    network.end()
+    network.answers.set()
+    eventually(lambda: len(engine.addresses.addresses(endpoint)) == 2, "the members are known")
+    clock.advance(-3600.0)
+    monotonic.advance(REBALANCED_WITHIN)
+    posting.pools.put([outgoing(2, endpoint)])
+    eventually(lambda: len(network.lists) == 2, "it is posted")
+    assert [post.url for posts in network.lists for post in posts] == [URL, NEW]
+    posting.stop()
