@@ -45,6 +45,7 @@ class StageRoom:
         self._most = most
         self._mutex = threading.Lock()
         self._waiting = 0
+        self._counted = False
         #: How often it has changed.
         self._changes = 0
 
@@ -68,9 +69,14 @@ class StageRoom:
 
     def recount(self, read: Callable[[], int]) -> None:
         """Set the count to what the store has, unless it changes meanwhile: a commit whose outcome was unknown, or
-        another process on the stage, may have changed the store only."""
-        before = self._changes
+        another process on the stage, may have changed the store only. The first count is kept in any case, with the
+        changes meanwhile: before it nothing is known of what an earlier process has left."""
+        with self._mutex:
+            changes, waiting = self._changes, self._waiting
         found = read()
         with self._mutex:
-            if before == self._changes:
+            if changes == self._changes:
                 self._waiting = found
+            elif not self._counted:
+                self._waiting = max(0, found + self._waiting - waiting)
+            self._counted = True

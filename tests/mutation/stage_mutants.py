@@ -200,6 +200,38 @@ STAGES = (
         "::test_a_lost_message_may_be_the_last_one_that_an_ended_sequence_misses",
     ),
     Mutant(
+        "messages that have left a large stage are not counted",
+        (
+            Change(
+                "mercury.engine.stage.mover:StageMover._waiting",
+                "return sum(",
+                "return gauges.uncounted.get(Direction.INBOUND, 0) + sum(",
+            ),
+            Change(
+                "mercury.engine.stage.mover:StageMover._waiting",
+                "            gauges = self._context.store.gauges(now, ALL_ROWS)\n",
+                "",
+            ),
+        ),
+        test=f"{STAGE}::test_messages_that_left_a_large_stage_are_not_counted_and_new_ones_are_not_refused",
+    ),
+    Mutant(
+        "a large stage is counted seldom",
+        (
+            Change(
+                "mercury.engine.stage.mover:StageMover.run_once",
+                "(not due and is_due(self._count_at, now, COUNT_INTERVAL))",
+                "not due",
+            ),
+        ),
+        test=f"{STAGE}::test_a_large_stage_is_counted_at_the_start_and_once_in_an_interval",
+    ),
+    Mutant(
+        "first count of a stage that changes meanwhile",
+        (Change("mercury.engine.stage_room:StageRoom.recount", "elif not self._counted:", "elif False:"),),
+        test="tests/unit/engine/test_stage_room.py::test_first_count_has_what_arrived_while_it_was_read",
+    ),
+    Mutant(
         "relay's two halves in two transactions",
         (Change("mercury.relaying:relay_service", "            tx=context.transaction,\n", ""),),
         test="tests/scenario/test_relay.py::test_a_relay_that_crashes_at_every_second_commit_loses_and_repeats_nothing",

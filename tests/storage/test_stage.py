@@ -20,7 +20,7 @@ from mercury.engine.observers import Observers
 from mercury.engine.registry import Registry
 from mercury.engine.runtime.core import Engine
 from mercury.engine.settings import EngineSettings
-from mercury.engine.stage.mover import REFUSED_PAUSE, Target
+from mercury.engine.stage.mover import COUNT_INTERVAL, REFUSED_PAUSE, Target
 from mercury.engine.stage.moving import CLOSED_IN_STORE, ENDED_IN_STORE, read, remove
 from mercury.engine.stage_room import StageRoom, StageSettings
 from mercury.errors import DataError, TransientStorageError
@@ -28,6 +28,7 @@ from mercury.statemachine.events import DestinationEnd
 from mercury.statemachine.messages import IncompleteSequenceBehavior
 from mercury.statemachine.policy import DestinationPolicy
 from mercury.storage.api import StorageManager, Transaction
+from mercury.storage.gauges import MOST_ROWS, Gauges
 from mercury.storage.memory import MemoryStore
 from mercury.storage.opening import open_store
 from mercury.storage.records import InboundKind, InboundMessage
@@ -338,6 +339,53 @@ def test_a_stage_that_is_full_at_the_start_of_a_process_takes_no_more(make: Make
     staged.pair.send(orders(11, 30), key="another")
     staged.pair.run(NOW + LATER)
     assert staged.waiting <= 11  # the first message of a sequence is taken in any case
+
+
+def test_messages_that_left_a_large_stage_are_not_counted_and_new_ones_are_not_refused(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.engine.stage.mover.MOST_ROWS", 4)
+    staged = make(StageSettings(max_messages=40))
+    staged.store.refused = b"<order>stuck"
+    for wave in range(6):  # each row that stays has a position above those of the rows that leave
+        staged.now += LATER
+        staged.pair.send(orders(20 * wave + 1, 20 * wave + 20))
+        staged.pair.send([f"stuck {wave}"], key="stuck")
+        staged.run()
+        assert staged.room.waiting == staged.waiting == wave + 1
+    assert handled(staged) == orders(1, 120)
+
+
+def test_a_large_stage_is_counted_at_the_start_and_once_in_an_interval(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mercury.engine.stage.mover.MOST_ROWS", 4)
+    staged = make()
+    staged.store.away = True
+    staged.pair.send(orders(1, 10))
+    staged.pair.run(staged.now)
+    staged.store.away, staged.store.refused = False, b"<order>"
+    staged.start()
+    whole, inner = [], staged.stage.inner
+
+    def gauges(now: float, most: int = MOST_ROWS) -> Gauges:
+        whole.extend([most] if most > MOST_ROWS else [])
+        return read_gauges(now, most)
+
+    read_gauges = inner.gauges
+    monkeypatch.setattr(inner, "gauges", gauges)
+    staged.pair.server.turn(staged.now)
+    assert (staged.room.waiting, len(whole)) == (10, 1)
+    staged.room.change(7)  # as after a commit whose outcome was unknown
+    for since, waiting in ((COUNT_INTERVAL / 2, 17), (COUNT_INTERVAL + 1, 10)):
+        for _ in range(2):  # the first turn tries what was put off
+            staged.pair.server.turn(staged.now + since)
+        assert staged.room.waiting == waiting
+    assert len(whole) == 2
+    staged.room.change(7)
+    for _ in range(2):
+        staged.pair.server.turn(staged.now - 3600.0)  # the clock was set back
+    assert staged.room.waiting == 10
 
 
 def test_a_stage_with_as_many_bytes_as_it_may_hold_refuses_new_messages_as_busy(make: Make) -> None:

@@ -16,7 +16,7 @@ from mercury.errors import DataError, StorageError
 from mercury.statemachine.retransmission import is_due
 from mercury.storage.api import StorageManager, Topic
 from mercury.storage.claims import WorkFilter
-from mercury.storage.gauges import Waits
+from mercury.storage.gauges import MOST_ROWS, Waits
 from mercury.storage.letters import Direction
 from mercury.storage.outages import OUTAGE_PAUSES, Outages
 
@@ -24,6 +24,10 @@ log = logging.getLogger("mercury.engine.stage")
 
 #: Seconds until the messages of a sequence are read again for which the store has no room, or which it refuses.
 REFUSED_PAUSE = 0.5
+#: Seconds between two counts of a stage that has more than `MOST_ROWS` rows: each reads all of them, 1 s per million.
+COUNT_INTERVAL = 60.0
+#: More rows than a stage has.
+ALL_ROWS = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class StageMover:
         self._failures = 0
         #: Whether the messages that an earlier process has left in the stage are counted.
         self._counted = False
+        #: When the messages are counted again, in seconds since the epoch.
+        self._count_at = 0.0
         #: Not before this time, because the store has failed; seconds since the epoch.
         self._retry_at = 0.0
         #: When the stage is searched for damaged rows, in seconds since the epoch.
@@ -70,8 +76,8 @@ class StageMover:
         stage = self._context.store
         self._restore_ends(now)
         due = stage.due_invoker(now, self._context.settings.sequence_batch, self._work_filter)
-        if not due or not self._counted:
-            self._room.recount(lambda: _waiting(stage, now))
+        if not self._counted or (not due and is_due(self._count_at, now, COUNT_INTERVAL)):
+            self._room.recount(lambda: self._waiting(now))
             self._counted = True
         if not due:
             return Step(more=False)
@@ -125,6 +131,15 @@ class StageMover:
                 moves[0].refused = True
                 self._outages.failed(error, f"sequence {moves[0].sequence}, which stays in the stage")
 
+    def _waiting(self, now: float) -> int:
+        """The messages in the stage."""
+        gauges = self._context.store.gauges(now, MOST_ROWS)
+        if gauges.uncounted.get(Direction.INBOUND, 0):
+            # That is at most so many: the positions of messages that have left the stage count in it.
+            gauges = self._context.store.gauges(now, ALL_ROWS)
+            self._count_at = now + COUNT_INTERVAL
+        return sum(count for (waits, _), count in gauges.waiting.items() if waits is Waits.DELIVERY)
+
     def next_due(self) -> float | None:
         """When the next batch is due without a new message."""
         found = self._context.store.next_due(Topic.INVOKER, self._work_filter)
@@ -133,13 +148,6 @@ class StageMover:
     @property
     def _work_filter(self) -> WorkFilter:
         return WorkFilter(self._context.claims.owner, self._application.services(), self._after)
-
-
-def _waiting(stage: StorageManager, now: float) -> int:
-    """The messages in a stage."""
-    gauges = stage.gauges(now)
-    waiting = sum(count for (waits, _), count in gauges.waiting.items() if waits is Waits.DELIVERY)
-    return waiting + gauges.uncounted.get(Direction.INBOUND, 0)
 
 
 def _no_responses(responses: list[Response]) -> None:
