@@ -858,12 +858,12 @@ WIRE = (
     ),
     text_of_fault(
         "an exception as the reason, a number as the code",
-        "value if isinstance(value, str) else str(value)",
+        "value if isinstance(value, str) else text_of(value)",
         "value",
     ),
     text_of_fault(
         "a member of an enum of texts as the code",
-        "value if isinstance(value, str) else str(value)",
-        "str(value)",
+        "value if isinstance(value, str) else text_of(value)",
+        "text_of(value)",
     ),
 )
