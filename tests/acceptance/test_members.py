@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from mercury import ConfigurationError, MemberRole, Mercury, NotActive, Settings
+from mercury.storage.xa.coordinator import Coordinator
 from tests.acceptance.app import Note
 from tests.acceptance.processes import PATIENCE, Serving, eventually, get, mercury
 
@@ -108,6 +109,30 @@ def test_standby_sends_nothing_and_says_so(tmp_path: Path) -> None:
             there.send(Note("b"))
         assert standby.why_not_running is not None
         assert "standby" in standby.why_not_running
+
+
+def test_member_that_takes_over_does_not_wait_again_for_a_database_that_is_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has waited before it asked for the lease, which would end meanwhile."""
+    checked = list[Coordinator]()
+
+    def check(self: Coordinator) -> list[str]:
+        checked.append(self)
+        return ["ledger"]
+
+    monkeypatch.setattr(Coordinator, "check", check)
+    store = f"sqlite:///{tmp_path}/store.db"
+    settings = Settings(role=MemberRole.ACTIVE_STANDBY)
+    first, second = (
+        Mercury(store, settings=settings, resources={"ledger": "postgresql+psycopg://mercury@127.0.0.1:1/ledger"})
+        for _ in range(2)
+    )
+    first.start()
+    with second:
+        first.stop()
+        eventually(lambda: second.running_runtime, "the second member takes over")
+    assert checked == [first.coordinator, second.coordinator]
 
 
 def test_process_without_the_role_does_not_start_beside_an_active_member(tmp_path: Path) -> None:

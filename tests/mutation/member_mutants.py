@@ -100,6 +100,29 @@ MEMBERS = (
         test=f"{LEASE}::test_one_of_two_members_serves",
     ),
     Mutant(
+        "the lease is prolonged while a member starts to serve",
+        (
+            Change(
+                "mercury.engine.runtime.lease:ActiveLease._start_to_serve",
+                "            with self._prolonged(claim):\n                self._serve()\n",
+                "            self._serve()\n",
+            ),
+        ),
+        test=f"{LEASE}::test_lease_of_a_member_that_takes_longer_than_it_to_start_is_prolonged_meanwhile",
+    ),
+    Mutant(
+        "a member that takes over does not wait for databases",
+        (
+            Change(
+                "mercury.storage.xa.coordinator:Coordinator.start",
+                "        if self._keeper is None:\n            self.check()\n",
+                "        self.check()\n        if self._keeper is None:\n",
+            ),
+        ),
+        test="tests/acceptance/test_members.py"
+        "::test_member_that_takes_over_does_not_wait_again_for_a_database_that_is_away",
+    ),
+    Mutant(
         "late answer of an address that was left",
         (
             Change(

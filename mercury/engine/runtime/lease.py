@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from mercury.engine.membership import Member, MemberEffect, MemberState, MemberStatus
 from mercury.errors import StorageError
@@ -103,11 +104,31 @@ class ActiveLease:
         self._store.guard_all(claim)
         log.info("this member is active, in epoch %d", claim.epoch)
         try:
-            self._serve()
+            with self._prolonged(claim):
+                self._serve()
         except Exception:
             log.exception("this member cannot serve; it is a standby again")
             self._stop_to_serve()
             self._release(claim)
+
+    @contextlib.contextmanager
+    def _prolonged(self, claim: Claim) -> Iterator[None]:
+        """Prolong the lease while the block runs: otherwise one that takes longer ends under another member's lease."""
+        ended = threading.Event()
+
+        def prolong() -> None:
+            while not ended.wait(self._lease / 3):
+                # Whether another member has it is a question for the next turn, which can stop what serves by then.
+                with contextlib.suppress(StorageError):
+                    self._store.claim(ACTIVE_MEMBER, claim.owner, self._clock(), self._lease)
+
+        thread = threading.Thread(target=prolong, name="mercury-lease-start", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()  # before the lease is released: it would be taken again
 
     def _stop_to_serve(self) -> None:
         # First the guard: a transaction that begins now must not commit under a lease that is taken later.

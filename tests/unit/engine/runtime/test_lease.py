@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -14,6 +16,8 @@ from mercury.storage.memory import MemoryStore
 from mercury.testing.clock import FakeClock
 
 LEASE = 5.0
+#: Seconds to wait for another thread.
+PATIENCE = 10.0
 
 
 class SharedStore(MemoryStore):
@@ -22,27 +26,37 @@ class SharedStore(MemoryStore):
     def __init__(self, other: SharedStore | None = None) -> None:
         super().__init__()
         self.away = False
+        #: Set by each question for a claim that was answered.
+        self.answered = threading.Event()
+        #: Set by each question for a claim.
+        self.asked = threading.Event()
         if other is not None:
             self.committed, self._claims = other.committed, other._claims
 
     def claim(self, resource: str, owner: str, now: float, lease: float) -> Claim | None:
+        self.asked.set()
         if self.away:
             raise TransientStorageError("the database does not answer")
         self._epoch = max((held.claim.epoch for held in self._claims.values()), default=self._epoch)
-        return super().claim(resource, owner, now, lease)
+        claim = super().claim(resource, owner, now, lease)
+        self.answered.set()
+        return claim
 
 
 class Process:
     """A member, with what it has started and stopped."""
 
-    def __init__(self, name: str, clock: FakeClock, other: Process | None = None) -> None:
+    def __init__(self, name: str, clock: FakeClock, other: Process | None = None, lease: float = LEASE) -> None:
         self.store = SharedStore(other.store if other is not None else None)
         self.does: list[str] = []
         self.fails = False
+        #: What it does before it serves.
+        self.begins: Callable[[], None] = lambda: None
         owners = (f"{name} {number}" for number in itertools.count())
-        self.lease = ActiveLease(self.store, lambda: next(owners), LEASE, clock, self._serve, self._cease)
+        self.lease = ActiveLease(self.store, lambda: next(owners), lease, clock, self._serve, self._cease)
 
     def _serve(self) -> None:
+        self.begins()
         if self.fails:
             raise ValueError("no thread can be started")
         self.does.append("serves")
@@ -175,6 +189,73 @@ def test_a_member_that_cannot_serve_releases_the_lease(
     first.lease.turn()
     first.lease.turn()
     assert first.does == ["serves", "ceases", "serves"], "without waiting for the end of the other's lease"
+
+
+def test_lease_of_a_member_that_takes_longer_than_it_to_start_is_prolonged_meanwhile(clock: FakeClock) -> None:
+    lease = 0.03
+    first = Process("first", clock, lease=lease)
+    second = Process("second", clock, first, lease=lease)
+
+    def slow() -> None:
+        for _ in range(5):
+            clock.advance(0.9 * lease)
+            first.store.answered.clear()
+            assert first.store.answered.wait(PATIENCE), "it has asked for the lease again"
+            second.lease.turn()
+
+    first.begins = slow
+    first.lease.turn()
+    first.lease.turn()
+    assert (first.does, second.does) == (["serves"], [])
+    assert first.writes()
+
+
+def test_member_whose_start_fails_after_more_than_a_lease_does_not_keep_it(clock: FakeClock) -> None:
+    lease = 0.03
+    first = Process("first", clock, lease=lease)
+    second = Process("second", clock, first, lease=lease)
+
+    def slow() -> None:
+        first.store.answered.clear()
+        assert first.store.answered.wait(PATIENCE), "it has asked for the lease again"
+        raise ValueError("no thread can be started")
+
+    first.begins = slow
+    first.lease.turn()
+    second.lease.turn()
+    assert (first.does, second.does) == (["ceases"], ["serves"])
+
+
+def test_member_that_was_taken_over_while_it_started_ceases_with_its_next_turn(clock: FakeClock) -> None:
+    first = Process("first", clock)
+    second = Process("second", clock, first)
+
+    def paused() -> None:
+        clock.advance(LEASE + 1)
+        second.lease.turn()
+
+    first.begins = paused
+    first.lease.turn()
+    assert not first.writes()
+    first.lease.turn()
+    assert (first.does, second.does) == (["serves", "ceases"], ["serves"])
+
+
+def test_start_goes_on_while_the_store_does_not_answer_about_the_lease(clock: FakeClock) -> None:
+    lease = 0.03
+    first = Process("first", clock, lease=lease)
+
+    def slow() -> None:
+        first.store.away = True
+        first.store.asked.clear()
+        assert first.store.asked.wait(PATIENCE), "it has asked for the lease again"
+        first.store.away = False
+        first.store.answered.clear()
+        assert first.store.answered.wait(PATIENCE), "and again after the error"
+
+    first.begins = slow
+    first.lease.turn()
+    assert first.does == ["serves"]
 
 
 def test_pauses_are_short_enough_to_keep_the_lease_and_to_take_it_over_within_a_second(clock: FakeClock) -> None:
