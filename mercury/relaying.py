@@ -79,7 +79,7 @@ def relay_service(mercury: Mercury, to: str, name: str, actions: Sequence[str] =
         header = to_xml(added, NAMESPACE)
         try:
             mercury.to(to, key=key_of(passed.key, context.peer), listen=False).send(
-                body,
+                body or None,  # bytes would have to be an element
                 action=context.action,
                 headers=[*others, header],
                 expires_at=context.expires_at,

@@ -248,4 +248,10 @@ STAGES = (
         test="tests/scenario/test_relay.py"
         "::test_a_message_that_a_relay_takes_but_could_never_send_on_becomes_a_dead_letter_and_holds_up_no_other",
     ),
+    Mutant(
+        "relay sends on an empty body",
+        (Change("mercury.relaying:relay_service", "body or None,", "body,"),),
+        test="tests/scenario/test_relay.py"
+        "::test_messages_pass_two_relays_in_order_with_action_header_blocks_and_time_to_live",
+    ),
 )

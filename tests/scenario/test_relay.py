@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,9 +65,11 @@ class Network:
             node.start()
             self.relays.append(node)
 
-    def send(self, bodies: list[bytes] = ORDERS, key: str = "till", **options: object) -> None:
+    def send(
+        self, bodies: Sequence[bytes | None] = ORDERS, key: str = "till", action: str = ACTION, **options: object
+    ) -> None:
         for body in bodies:
-            self.pair.client.to("http://relay1/services/shop", key=key).send(body, action=ACTION, **options)  # type: ignore[arg-type]
+            self.pair.client.to("http://relay1/services/shop", key=key).send(body, action=action, **options)  # type: ignore[arg-type]
 
     def run(self) -> None:
         """Work until no message waits."""
@@ -86,9 +89,9 @@ def closed(network: Network) -> None:
 def test_messages_pass_two_relays_in_order_with_action_header_blocks_and_time_to_live(tmp_path: Path) -> None:
     network = Network(tmp_path, relays=2)
     block = b'<t:Trace xmlns:t="urn:trace">7</t:Trace>'
-    network.send(headers=[block], expires_in=5000.0)
+    network.send([*ORDERS, None], headers=[block], expires_in=5000.0)
     network.run()
-    assert network.seen.bodies == ORDERS
+    assert network.seen.bodies == [*ORDERS, b""]
     context = network.seen.contexts[0]
     assert context.action == ACTION
     assert block in context.headers
