@@ -24,6 +24,7 @@ from mercury.wire.attachment import Attachment
 from mercury.wire.bodies import write_body
 from mercury.wire.mapping import element_name
 from mercury.wire.payload import check_headers
+from mercury.wire.values import collapse
 
 T = TypeVar("T")
 
@@ -307,7 +308,7 @@ class Sender(KeyProgress):
             if name is None:
                 raise ConfigurationError("a body that is not a dataclass needs an operation or an action")
             action = f"{self._namespace}/{name}"
-        if not action.strip():
+        if not collapse(action):  # no other blanks: a relay sends on what a peer may send
             raise ConfigurationError("the action is empty; every message needs one")
         storable(INDEXED_BYTES, correlation=correlation, action=action)
         now = self._port.clock()

@@ -254,4 +254,9 @@ STAGES = (
         test="tests/scenario/test_relay.py"
         "::test_messages_pass_two_relays_in_order_with_action_header_blocks_and_time_to_live",
     ),
+    Mutant(
+        "relay sends on every action that a peer may send",
+        (Change("mercury.client.sender:Sender._row", "not collapse(action)", "not action.strip()"),),
+        test="tests/scenario/test_relay.py::test_action_that_is_a_blank_of_unicode_but_not_of_xml_is_sent_on",
+    ),
 )

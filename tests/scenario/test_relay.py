@@ -21,6 +21,8 @@ from mercury.wire.scan import limits_of_body
 
 ORDERS = [f"<order>{number}</order>".encode() for number in range(1, 13)]
 ACTION = "urn:shop/put"
+#: A blank of Unicode that is none of XML.
+BLANK = "\u00a0"
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ class Network:
 
             context.transaction.after_commit(done)
 
+        shop.operation("blank", action=BLANK)(put)
         self.pair = Pair(shop)
         self.relays = []
         allowed = AddressPolicy(("*",))
@@ -181,6 +184,17 @@ def test_a_message_that_a_relay_takes_but_could_never_send_on_becomes_a_dead_let
     ]
     assert network.seen.bodies == ORDERS[:1]
     assert network.pair.client.waiting() == []
+    closed(network)
+
+
+def test_action_that_is_a_blank_of_unicode_but_not_of_xml_is_sent_on(tmp_path: Path) -> None:
+    """A peer may send it, and the messages behind it would wait."""
+    network = Network(tmp_path, relays=1)
+    network.send(ORDERS[:1], action=BLANK)
+    network.send(ORDERS[1:])
+    network.run()
+    assert network.seen.bodies == ORDERS
+    assert network.seen.contexts[0].action == BLANK
     closed(network)
 
 
