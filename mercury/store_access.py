@@ -24,13 +24,13 @@ def refuse_beside_active_member(store: StorageManager, now: float) -> None:
     :raises ConfigurationError: another process is the active member.
     """
     try:
-        found = store.active_member()
+        found = store.active_member(now)
     except StorageError:
         return  # the workers wait for the store, and say so
-    if found is not None and found[1] > now:
+    if found is not None and found[1] > 0:
         raise ConfigurationError(
             "role: another process on this store is its active member, so this one needs role = active-standby too; or "
-            f"stop that one first (its lease ends in {found[1] - now:.0f} s if it has died)"
+            f"stop that one first (its lease ends in {found[1]:.0f} s if it has died)"
         )
 
 

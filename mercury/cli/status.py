@@ -47,7 +47,8 @@ def status(
     try:
         with opened.transaction() as tx:
             found = StoreOverview(tx).status(limit)
-        member = opened.active_member()
+        asked = time.time()
+        member = opened.active_member(asked)
         problems = Operations(opened, time.time, settings.watch).overview().problems
     finally:
         opened.close()
@@ -57,19 +58,19 @@ def status(
     warnings = [each.text for each in problems if each.severity is Severity.WARNING]
     value = {"status": state, "degraded": late, "warnings": warnings} | dataclasses.asdict(found)
     if member is not None:
-        value["active_member"] = {"epoch": member[0].epoch, "lease_until": member[1]}
+        value["active_member"] = {"epoch": member[0].epoch, "lease_until": asked + member[1]}
     about = RECEIVED if settings.stage.store != url else STAGED
-    show(output, value, lambda: _show(found, about, state, late, warnings, now, _active(member, now)))
+    show(output, value, lambda: _show(found, about, state, late, warnings, now, _active(member)))
     if late:
         raise typer.Exit(FAILED)
 
 
-def _active(member: tuple[Claim, float] | None, now: float) -> list[tuple[str, str]]:
-    """The row about the active member, where the role is active-standby."""
+def _active(member: tuple[Claim, float] | None) -> list[tuple[str, str]]:
+    """The row about the active member, where the role is active-standby: as `StorageManager.active_member`."""
     if member is None:
         return []
-    claim, until = member
-    lease = f"lease for {span(until - now)}" if until > now else f"lease over for {span(now - until)}"
+    claim, left = member
+    lease = f"lease for {span(left)}" if left > 0 else f"lease over for {span(-left)}"
     return [("active member", f"epoch {claim.epoch}, {lease}")]
 
 

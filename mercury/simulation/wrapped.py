@@ -57,8 +57,8 @@ class WrappedStore:
     def history_since(self) -> float:
         return self.inner.history_since
 
-    def active_member(self) -> tuple[Claim, float] | None:
-        return self.inner.active_member()
+    def active_member(self, now: float) -> tuple[Claim, float] | None:
+        return self.inner.active_member(now)
 
     def transaction(self, before_commit: BeforeCommit | None = None) -> AbstractContextManager[Transaction]:
         return _WrappedTransaction(self, self.inner.transaction(before_commit))

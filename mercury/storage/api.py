@@ -342,10 +342,11 @@ class StorageManager(RetentionStore, GaugeSource, NodeRegistry, ClaimStore, Prot
         be missing: a standby was promoted, or a back-up restored. Seconds since the epoch; ``-inf`` = not since it was
         opened. Correct within a transaction that has locked or read something."""
 
-    def active_member(self) -> tuple[Claim, float] | None:
-        """The claim of the active member, where the role is active-standby, and the end of its lease in seconds since
-        the epoch; ``None`` = there is none.
+    def active_member(self, now: float) -> tuple[Claim, float] | None:
+        """The claim of the active member, where the role is active-standby, and the seconds until its lease ends, less
+        than 0 if it has ended; ``None`` = there is none.
 
+        :param now: the time, unless the store measures leases by its own clock.
         :raises StorageError: the store failed.
         """
 

@@ -287,4 +287,16 @@ MEMBERS = (
         test="tests/conformance/test_clock.py"
         "::test_the_active_member_keeps_a_lease_that_is_longer_than_those_of_sequences",
     ),
+    Mutant(
+        "lease of an active member by the clock of the database",
+        (
+            Change(
+                "mercury.storage.sql.store:SqlStore.active_member",
+                "self.dialect.now(connection) if self._database_clock else now",
+                "now",
+            ),
+        ),
+        test="tests/storage/test_clock_and_notification.py"
+        "::test_process_whose_clock_is_wrong_by_an_hour_does_not_start_beside_an_active_member",
+    ),
 )

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import make_url
+from typer.testing import CliRunner
 
-from mercury import Mercury
+from mercury import ConfigurationError, Mercury
+from mercury.cli.main import app
 from mercury.engine.runtime.threads import RuntimeSettings
 from mercury.storage.api import StorageManager, Topic
+from mercury.storage.claims import ACTIVE_MEMBER
 from mercury.storage.opening import open_sql_store, open_store
+from mercury.store_access import refuse_beside_active_member
 from mercury.testing.contract.builders import KEY, inbound, row
 from tests.acceptance.processes import eventually
 
@@ -50,6 +56,39 @@ def test_a_clock_that_is_wrong_by_an_hour_changes_nothing(stores: list[StorageMa
         lambda: second.claim("rms y", "second", now - wrong, 30.0), "it is taken over when the lease is over"
     )
     assert taken.epoch > short.epoch
+
+
+@pytest.mark.parametrize("wrong", [-HOUR, HOUR], ids=["slow", "fast"])
+def test_process_whose_clock_is_wrong_by_an_hour_does_not_start_beside_an_active_member(
+    stores: list[StorageManager], wrong: float
+) -> None:
+    active, other = stores
+    claim = active.claim(ACTIVE_MEMBER, "active", time.time(), 600.0)
+    assert claim is not None
+    with pytest.raises(ConfigurationError, match=r"its lease ends in (5\d\d|600) s"):
+        refuse_beside_active_member(other, time.time() + wrong)
+    active.release(claim)
+    refuse_beside_active_member(other, time.time() + wrong)
+
+
+def test_process_whose_clock_is_an_hour_behind_starts_after_the_lease_of_a_member_that_has_died(
+    stores: list[StorageManager],
+) -> None:
+    died, other = stores
+    assert died.claim(ACTIVE_MEMBER, "died", time.time(), 0.0) is not None
+    refuse_beside_active_member(other, time.time() - HOUR)
+
+
+@pytest.mark.parametrize(("lease", "said"), [(7000.0, r"lease for 1 h 5\d min"), (0.0, r"lease over for \d+ s")])
+def test_status_of_a_machine_whose_clock_is_wrong_shows_what_is_left_of_the_lease(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, lease: float, said: str
+) -> None:
+    store = open_store(postgres_url)
+    assert store.claim(ACTIVE_MEMBER, "active", time.time(), lease) is not None
+    store.close()
+    monkeypatch.setattr("mercury.cli.status.time", SimpleNamespace(time=lambda: time.time() + HOUR))
+    shown = CliRunner().invoke(app, ["status", "--store", postgres_url])
+    assert re.search(said, " ".join(shown.stdout.split()))
 
 
 def test_a_commit_notifies_another_process_without_polling(stores: list[StorageManager]) -> None:

@@ -156,9 +156,9 @@ class MemoryStore:
         if not self.holds(claim):
             raise Conflict(f"the claim on {claim.resource} is lost")
 
-    def active_member(self) -> tuple[Claim, float] | None:
+    def active_member(self, now: float) -> tuple[Claim, float] | None:
         held = self._claims.get(ACTIVE_MEMBER)
-        return (held.claim, held.until) if held is not None else None
+        return (held.claim, held.until - now) if held is not None else None
 
     def guard_all(self, claim: Claim | None) -> None:
         self.guarded_by = claim

@@ -147,14 +147,13 @@ class SqlStore:
         with translated(), self.engine.connect() as connection:
             yield connection
 
-    def active_member(self) -> tuple[Claim, float] | None:
-        """The claim of the active member, where the role is active-standby, and the end of its lease in seconds since
-        the epoch; ``None`` = there is none.
-
-        :raises StorageError: the store failed.
-        """
+    def active_member(self, now: float) -> tuple[Claim, float] | None:
         with self.reading() as connection:
-            return claims.holder(connection, ACTIVE_MEMBER)
+            found = claims.holder(connection, ACTIVE_MEMBER)
+            if found is None:
+                return None
+            at = self.dialect.now(connection) if self._database_clock else now
+            return found[0], found[1] - at
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:

@@ -48,11 +48,12 @@ def test_the_active_member_writes_and_a_standby_does_not(store: StorageManager) 
 
 
 def test_the_active_member_is_named_until_it_gives_its_claim_back(store: StorageManager) -> None:
-    assert store.active_member() is None
+    assert store.active_member(NOW) is None
     claim = active(store, "me")
-    assert store.active_member() == (claim, NOW + LEASE)
+    assert store.active_member(NOW + 1) == (claim, LEASE - 1)
+    assert store.active_member(NOW + LEASE + 1) == (claim, -1), "it is named although its lease is over"
     store.release(claim)
-    assert store.active_member() is None
+    assert store.active_member(NOW) is None
 
 
 @pytest.mark.parametrize("writes", ["a message", "a sequence", "a row for update"])
