@@ -26,7 +26,11 @@ from mercury.security.names import (
     WSU_ID,
     X509V3,
 )
+from mercury.statemachine.bounds import INDEXED_BYTES
 from mercury.wire.ns import clark
+
+#: Characters of the longest token that is decoded: it is read before anything is known of its sender.
+MOST_TOKEN = 64 * 1024
 
 _QUOTED, _SPECIAL, _SPACE = re.compile(r'="([^"\\]*)"'), re.compile(r'[,+;<>="\\]'), re.compile(r"(?<!\\),\s+")
 _HEXADECIMAL = re.compile("=#((?:[0-9A-Fa-f]{2}){2,})")
@@ -72,9 +76,8 @@ def find_certificate(
     kind = children[0]
     if kind.tag == REFERENCE:
         return _in_message(referred(tree, security, reference, BINARY_TOKEN))
-    for certificate in known:
-        if _names(kind, certificate):
-            return certificate
+    for certificate in _named(kind, known):
+        return certificate
     raise Rejected("a SecurityTokenReference names no certificate that is known here")
 
 
@@ -98,26 +101,32 @@ def _in_message(token: etree._Element) -> x509.Certificate:
     return read_certificate(_decoded(token))
 
 
-def _names(kind: etree._Element, certificate: x509.Certificate) -> bool:
-    """Whether a KeyIdentifier or an issuer with a serial number is that of a certificate."""
+def _named(kind: etree._Element, known: Sequence[x509.Certificate]) -> list[x509.Certificate]:
+    """The certificates that a KeyIdentifier or an issuer with a serial number is that of. What the peer has written is
+    read once, whatever the number of certificates.
+    """
     if kind.tag == KEY_IDENTIFIER:
         value = _decoded(kind)
         if kind.get("ValueType") == THUMBPRINT:
-            return value == _thumbprint(certificate)
-        return kind.get("ValueType") == SUBJECT_KEY_IDENTIFIER and value == _key_identifier(certificate)
+            return [each for each in known if _thumbprint(each) == value]
+        is_key = kind.get("ValueType") == SUBJECT_KEY_IDENTIFIER
+        return [each for each in known if is_key and _key_identifier(each) == value]
     if kind.tag == clark(DS, "X509Data"):
         both = only_child(kind, clark(DS, "X509IssuerSerial"))
-        issuer = (both.findtext(clark(DS, "X509IssuerName")) or "").strip()
         serial = (both.findtext(clark(DS, "X509SerialNumber")) or "").strip()
-        same = distinguished_name(issuer) == certificate.issuer.rfc4514_string()
-        return same and serial == str(certificate.serial_number)
-    return False
+        numbered = [each for each in known if str(each.serial_number) == serial]
+        if numbered:  # only then the name is worth its parsing
+            issuer = distinguished_name((both.findtext(clark(DS, "X509IssuerName")) or "").strip())
+            return [each for each in numbered if each.issuer.rfc4514_string() == issuer]
+    return []
 
 
 def distinguished_name(text: str) -> str | None:
-    """A name as RFC 4514 writes it; ``None`` = it is none. Java also writes spaces after commas, quotes, names of
-    attributes that the RFC does not list, and values in hexadecimal DER.
+    """A name as RFC 4514 writes it; ``None`` = it is none, or too long for one. Java also writes spaces after commas,
+    quotes, names of attributes that the RFC does not list, and values in hexadecimal DER.
     """
+    if len(text) > INDEXED_BYTES:  # the parser of `cryptography` is slow, and anybody may have written it
+        return None
     plain = _HEXADECIMAL.sub(_of_der, _QUOTED.sub(lambda found: "=" + _escaped(found[1]), text))
     others = {"EMAILADDRESS": NameOID.EMAIL_ADDRESS, "E": NameOID.EMAIL_ADDRESS}
     try:
@@ -151,7 +160,10 @@ def _thumbprint(certificate: x509.Certificate) -> bytes:
 
 
 def _decoded(element: etree._Element) -> bytes:
+    text = element.text or ""
+    if len(text) > MOST_TOKEN:
+        raise Rejected(f"a token is longer than {MOST_TOKEN} characters")
     try:
-        return base64.b64decode("".join((element.text or "").split()), validate=True)
+        return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError) as error:
         raise Rejected("a token is not base64") from error

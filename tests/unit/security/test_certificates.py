@@ -11,9 +11,10 @@ import pytest
 from lxml import etree
 
 from mercury.errors import ConfigurationError
+from mercury.security import tokens
 from mercury.security.message import Rejected, SoapTree
 from mercury.security.names import DS, KEY_IDENTIFIER, SUBJECT_KEY_IDENTIFIER, THUMBPRINT
-from mercury.security.tokens import distinguished_name, find_certificate
+from mercury.security.tokens import MOST_TOKEN, distinguished_name, find_certificate
 from mercury.wire.scan import DEFAULT_LIMITS
 from tests.keys import Encoding, Keys, NameOID, elliptic, keys, rsa, x509  # noqa: F401  a fixture
 from tests.unit.security.forge import NOW, PLAIN, Peers, http, one, party, reference_to, security
@@ -237,6 +238,14 @@ def test_certificate_that_is_referred_to_without_being_sent_must_be_in_the_trust
     assert "names no certificate" in peers.reason(root)
 
 
+def by_issuer(issuer: str, serial: object) -> etree._Element:
+    """A SecurityTokenReference with an issuer and a serial number."""
+    return etree.fromstring(
+        f'<r><d:X509Data xmlns:d="{DS}"><d:X509IssuerSerial><d:X509IssuerName>{issuer}</d:X509IssuerName>'
+        f"<d:X509SerialNumber>{serial}</d:X509SerialNumber></d:X509IssuerSerial></d:X509Data></r>"
+    )
+
+
 @pytest.mark.parametrize(
     ("written", "same"),
     [
@@ -253,10 +262,7 @@ def test_issuer_of_a_reference_is_known_in_each_form_that_java_writes(keys: Keys
     keys.make("acme", subject="Acme, Inc.", authority=True)
     keys.make("branch", "acme")
     branch = keys.certificates["branch"]
-    reference = etree.fromstring(
-        f'<r><d:X509Data xmlns:d="{DS}"><d:X509IssuerSerial><d:X509IssuerName>{written}</d:X509IssuerName>'
-        f"<d:X509SerialNumber>{branch.serial_number}</d:X509SerialNumber></d:X509IssuerSerial></d:X509Data></r>"
-    )
+    reference = by_issuer(written, branch.serial_number)
     tree = SoapTree(PLAIN.encode(), DEFAULT_LIMITS)
     if same:
         assert find_certificate(tree, tree.header, reference, [branch]) == branch
@@ -270,3 +276,57 @@ def test_names_of_several_parts_are_known_with_spaces_and_the_name_of_java_for_e
     name = x509.Name([*parts, x509.NameAttribute(NameOID.COMMON_NAME, "Till 1")]).rfc4514_string()
     for written in ("CN=Till 1, EMAILADDRESS=a@b.example, C=DE", "CN=Till 1,1.2.840.113549.1.9.1=a@b.example,C=DE"):
         assert distinguished_name(written) == name
+
+
+def test_issuer_of_any_length_and_number_is_parsed_at_most_once(
+    keys: Keys,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is written before anything is known of its sender, and the parser of the library takes its time."""
+    parsed: list[str] = []
+    parser = tokens.distinguished_name
+    monkeypatch.setattr(tokens, "distinguished_name", lambda text: (parsed.append(text), parser(text))[1])
+    till, shop = keys.certificates["till"], keys.certificates["shop"]
+    tree = SoapTree(PLAIN.encode(), DEFAULT_LIMITS)
+
+    def found(issuer: str, serial: object) -> x509.Certificate:
+        return find_certificate(tree, tree.header, by_issuer(issuer, serial), [shop, till, till])
+
+    for serial in (1, "9" * 10_000, "", f"{till.serial_number}0"):
+        with pytest.raises(Rejected, match="names no certificate"):
+            found("CN=authority", serial)
+    assert parsed == []
+    assert found("CN=authority", till.serial_number) is till
+    assert parsed == ["CN=authority"]
+    with pytest.raises(Rejected, match="names no certificate"):
+        found("CN=other", till.serial_number)
+    assert parsed == ["CN=authority", "CN=other"]
+
+
+def test_issuer_that_is_too_long_is_not_parsed() -> None:
+    assert distinguished_name("CN=a," + " " * 2_000 + "C=DE") == "CN=a,C=DE"
+    assert distinguished_name("CN=a," + " " * 2_048 + "C=DE") is None
+    assert distinguished_name("CN=a," * 100_000 + "CN=a") is None
+
+
+def test_token_that_is_too_long_is_refused_before_it_is_read(keys: Keys) -> None:  # noqa: F811
+    """Any client may send it: a certificate with many names would take seconds to read."""
+    peers = Peers.of(keys)
+    root = peers.sent()
+    token = one(root, "BinarySecurityToken")
+    token.text = (token.text or "").ljust(MOST_TOKEN)
+    assert "signature is wrong" in peers.reason(root)  # the certificate was found
+    token.text += " "
+    assert "a token is longer than 65536 characters" in peers.reason(root)
+
+
+@pytest.mark.parametrize("kind", [THUMBPRINT, SUBJECT_KEY_IDENTIFIER])
+def test_identifier_of_a_key_that_is_too_long_is_refused_before_it_is_read(keys: Keys, kind: str) -> None:  # noqa: F811
+    peers = Peers.of(keys)
+    root = peers.sent()
+    made = etree.Element(KEY_IDENTIFIER, ValueType=kind)
+    one(one(root, "KeyInfo"), "SecurityTokenReference")[:] = [made]
+    made.text = "A" * MOST_TOKEN
+    assert "names no certificate" in peers.reason(root)
+    made.text += "AAAA"
+    assert "a token is longer than 65536 characters" in peers.reason(root)
