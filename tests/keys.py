@@ -13,6 +13,7 @@ pytest.importorskip("signxml", reason="the extra `security` is not installed")
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP, PKCS1v15
+from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA1, SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -35,6 +36,7 @@ __all__ = [
     "x509",
 ]
 
+_P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 BEGIN, END = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 
@@ -89,6 +91,22 @@ class Keys:
         (self.folder / f"{name}.pem").write_bytes(certificate.public_bytes(Encoding.PEM) + pem)
         return self.file(name)
 
+    def make_in_two_ways(self, name: str, by: str) -> bytes:
+        """Make a certificate, and return it as anybody can write it in another way without a key: the signature of its
+        authority has other bytes, and is as right.
+        """
+        self.make(name, by)
+        while self.certificates[name].signature[-1] & 1:  # a bit string may leave out its last bit if that is 0
+            self.make(name, by, key=self.private[name])
+        made = self.certificates[name]
+        data, signed, value = made.public_bytes(Encoding.DER), made.tbs_certificate_bytes, b"\1" + made.signature
+        if isinstance(self.private[by], ec.EllipticCurvePrivateKey):
+            r, s = decode_dss_signature(made.signature)
+            value = b"\0" + encode_dss_signature(r, _P256_ORDER - s)
+        begin = data.index(signed) + len(signed)
+        algorithm = data[begin : begin + 2 + data[begin + 1]]
+        return _der(0x30, signed + algorithm + _der(0x03, value))
+
     def public(self, *names: str) -> str:
         """A file with certificates and no key."""
         file = self.folder / ("-".join(names) + ".crt")
@@ -98,6 +116,12 @@ class Keys:
 
 def elliptic() -> ec.EllipticCurvePrivateKey:
     return ec.generate_private_key(ec.SECP256R1())
+
+
+def _der(tag: int, content: bytes) -> bytes:
+    length = len(content).to_bytes(2).lstrip(b"\0")
+    long = bytes([0x80 | len(length)]) if len(content) > 127 else b""
+    return bytes([tag]) + long + length + content
 
 
 def _name(text: str, extra: int) -> x509.Name:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_private_key
 
 from mercury.errors import ConfigurationError
 from mercury.security.message import Rejected
@@ -91,6 +91,11 @@ def read_certificate(data: bytes) -> x509.Certificate:
 
 def der(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.DER)
+
+
+def public_der(certificate: x509.Certificate) -> bytes:
+    """The public key of a certificate as a SubjectPublicKeyInfo in DER."""
+    return certificate.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
 def fingerprint(certificate: x509.Certificate) -> str:

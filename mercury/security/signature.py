@@ -28,7 +28,7 @@ from signxml.exceptions import SignXMLException
 from signxml.signer import SignatureReference, XMLSigner
 from signxml.verifier import SignatureConfiguration, XMLVerifier
 
-from mercury.security.certificates import OwnKey, der
+from mercury.security.certificates import OwnKey, public_der
 from mercury.security.message import Rejected, SoapTree
 from mercury.security.names import DS, EXCLUSIVE_C14N, SECURITY, TOKEN_REFERENCE
 from mercury.security.tokens import find_certificate, only_child
@@ -76,7 +76,7 @@ class Signed:
     identity: str
     #: The signed elements at their places in the message, with the canonical XML that was signed.
     parts: Sequence[tuple[etree._Element, bytes]]
-    #: The SHA-256 of what was signed with the key.
+    #: The SHA-256 of what was signed, and of the key that signed it.
     digest: bytes
 
 
@@ -155,7 +155,9 @@ def verify(
     if signed != [_canonical(element, prefixes) for element, prefixes in elements]:
         raise Rejected("the signed elements are not those at their places in the message")
     parts = [(element, data) for (element, _), data in zip(elements, signed, strict=True)]
-    digest = hashlib.sha256(canonical + der(certificate)).digest()
+    # Not of the certificate: KeyInfo is not signed, and one certificate can be written in several ways without a key of
+    # its authority, so a copy of the message would have another digest.
+    digest = hashlib.sha256(canonical + public_der(certificate)).digest()
     return Signed(certificate, identity, parts, digest)
 
 

@@ -18,8 +18,8 @@ from mercury.statemachine.protocol import ALL_PROTOCOLS, Protocol
 from mercury.statemachine.trace import read_trace
 from mercury.testing import Pair, name_of
 from mercury.wire.envelope import HttpMessage
-from tests.keys import Keys, keys  # noqa: F401  a fixture
-from tests.unit.security.forge import party
+from tests.keys import Keys, elliptic, keys  # noqa: F401  a fixture
+from tests.unit.security.forge import party, under_certificate
 
 from .foreign import RM11_SOAP12, Foreign
 
@@ -238,6 +238,37 @@ def test_copy_of_a_recorded_message_is_refused(kind: str, request: pytest.Fixtur
     assert {brought(made, http) for http in recorded} == {"fault InvalidSecurity"}
     assert rows(made) == before
     assert shop.got == ["a"]
+
+
+@pytest.mark.parametrize("authority", ["RSA", "elliptic curve"])
+def test_copy_under_a_certificate_that_is_written_in_another_way_shows_no_response(
+    keys: Keys,  # noqa: F811
+    authority: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    keys.make(authority, authority=True, key=None if authority == "RSA" else elliptic())
+    keys.make("clerk", authority)
+    other, ca = keys.make_in_two_ways("rewritten", authority), keys.public(authority)
+    made, shop = pair(
+        SecuritySettings(
+            certificate=(f"{URL}={keys.file('rewritten')}", f"shop={keys.file('clerk')}"),
+            trusted=(f"{URL}={ca}", f"shop={ca}"),
+        )
+    )
+    recorded: list[HttpMessage] = []  # SEC-10
+    for name in ("CreateSequence", "message 1", "message 2"):
+        made.wire.alter(name, lambda http: (recorded.append(http), http)[1])
+    made.to().send(Note("a"))
+    answer = made.to().request(Reply("secret"), response=Reply)
+    made.run()
+    assert answer.result(0) == Reply("re: secret")
+    assert len(recorded) == 3
+    before = rows(made)
+    for http in recorded:
+        root = under_certificate(etree.fromstring(http.body), other)
+        assert brought(made, replace(http, body=etree.tostring(root))) == "fault InvalidSecurity"
+    assert "a copy of a message is refused" in caplog.text
+    assert (shop.got, rows(made)) == (["a"], before)
 
 
 def test_copies_are_one_line_a_minute_in_the_log(users: SecuritySettings, caplog: pytest.LogCaptureFixture) -> None:

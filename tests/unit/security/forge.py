@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import hashlib
 import uuid
 from dataclasses import dataclass
@@ -126,6 +127,16 @@ def body(root: etree._Element) -> etree._Element:
 
 def security(root: etree._Element) -> etree._Element:
     return header(root).find(SECURITY)  # type: ignore[return-value]
+
+
+def under_certificate(root: etree._Element, der: bytes) -> etree._Element:
+    """The message with another certificate beside its own, to which KeyInfo refers: nobody has signed KeyInfo."""
+    other = copy.deepcopy(one(root, "BinarySecurityToken"))
+    other.set(WSU_ID, "other")
+    other.text = base64.b64encode(der).decode()
+    one(one(root, "KeyInfo"), "Reference").set("URI", "#other")
+    security(root).append(other)
+    return root
 
 
 #: Where a peer may write a comment: in front of these strings of an envelope, at the last place of each.
