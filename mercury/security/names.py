@@ -9,6 +9,7 @@ _TOKEN_PROFILE = _OASIS + "wss-username-token-profile-1.0"
 _X509_PROFILE = _OASIS + "wss-x509-token-profile-1.0"
 
 WSSE = ns.WSSE  # NS-15
+WSSE11 = "http://docs.oasis-open.org/wss/oasis-wss-wssecurity-secext-1.1.xsd"
 WSU = _OASIS + "wss-wssecurity-utility-1.0.xsd"
 DS = "http://www.w3.org/2000/09/xmldsig#"
 XENC = "http://www.w3.org/2001/04/xmlenc#"

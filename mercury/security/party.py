@@ -21,15 +21,18 @@ from mercury.security.message import (
 )
 from mercury.security.names import (
     CREATED,
+    DS,
     EXPIRES,
     REFERENCE,
     SECURITY,
     TIMESTAMP,
     USERNAME_TOKEN,
     WSSE,
+    WSSE11,
     WSU,
     WSU_ID,
     X509V3,
+    XENC,
 )
 from mercury.security.settings import MessageSecurity
 from mercury.security.timing import check_age, read_time, written_time
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 #: Header blocks of these namespaces say how a message is handled: unsigned ones are refused.
 _PROTOCOLS = frozenset({ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC})
+#: What a Security header consists of: SignatureConfirmation is of WS-Security 1.1.
+_SECURITY = frozenset({WSSE, WSSE11, WSU, DS, XENC})
 #: Bytes of the largest message that is secured: each reference of a signature is a copy of the message.
 MOST_BYTES = 8 * 1024 * 1024
 
@@ -270,6 +275,16 @@ def _without(tree: SoapTree, security: etree._Element) -> bytes:
     return tree.written()
 
 
+def _has_meaning(tree: SoapTree, security: etree._Element, element: etree._Element) -> bool:
+    """Whether an element is a header block, or belongs to the Security header: a header block that was moved there
+    would not be read.
+    """
+    if element.getparent() is tree.header:
+        return True
+    named = etree.QName(element).namespace in _SECURITY and not tree.must_understand(element)
+    return named and element.getparent() is security
+
+
 def _rebuilt(tree: SoapTree, security: etree._Element, parts: list[tuple[etree._Element, bytes]]) -> bytes:
     """A message of the signed elements only (SEC-03).
 
@@ -277,7 +292,7 @@ def _rebuilt(tree: SoapTree, security: etree._Element, parts: list[tuple[etree._
     """
     signed = dict(parts)
     for element in signed:
-        if element is not tree.body and element.getparent() not in (tree.header, security):
+        if element is not tree.body and not _has_meaning(tree, security, element):
             raise Rejected("a signed element is not at a place where it has a meaning")
     if tree.body not in signed:
         raise Rejected("the Body is not signed")

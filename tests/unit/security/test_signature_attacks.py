@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -11,14 +12,14 @@ import pytest
 from lxml import etree
 
 from mercury.security.message import Rejected, SoapTree
-from mercury.security.names import DS, WSSE, WSU, WSU_ID
+from mercury.security.names import DS, WSSE, WSSE11, WSU, WSU_ID
 from mercury.security.party import MOST_BYTES
 from mercury.security.signature import verify
 from mercury.wire import ns
 from mercury.wire.decode import decode
 from mercury.wire.envelope import Payload
 from mercury.wire.scan import DEFAULT_LIMITS, MessageRefused
-from tests.keys import SHA1, Keys, PKCS1v15, keys  # noqa: F401  a fixture
+from tests.keys import SHA1, Encoding, Keys, PKCS1v15, elliptic, keys  # noqa: F401  a fixture
 from tests.unit.security.forge import (
     COMMENTED,
     EXCLUSIVE,
@@ -36,6 +37,7 @@ from tests.unit.security.forge import (
     party,
     reference_to,
     security,
+    under_certificate,
 )
 
 
@@ -253,6 +255,48 @@ def test_blocks_with_one_identifier_are_signed_with_identifiers_of_their_own(pee
     assert [etree.fromstring(each).text for each in envelope.headers] == ["signed", "signed"]
 
 
+MUST = 'S:mustUnderstand="1"'
+#: Signed header blocks without which a message would mean something else.
+BLOCKS = {
+    **{name: f"<wsa:{name}/>" for name in ("From", "ReplyTo", "FaultTo", "RelatesTo")},
+    **{name: f"<wsrm:{name} {MUST}/>" for name in ("SequenceAcknowledgement", "AckRequested", "UsesSequenceSTR")},
+    **dict.fromkeys(("To", "Action", "MessageID", "Sequence"), ""),
+    "MessagePending": f'<mc:MessagePending xmlns:mc="{ns.MC}" pending="true"/>',
+    "Limit": f'<x:Limit xmlns:x="urn:x" {MUST}>10 euros</x:Limit>',
+    "Note": '<x:Note xmlns:x="urn:x">signed</x:Note>',
+    "EncryptedHeader": f'<e:EncryptedHeader xmlns:e="{WSSE11}" {MUST}/>',
+}
+
+
+def in_security(root: etree._Element, local: str) -> bytes:
+    """The message with a header block in the Security header, with the prefixes that it was signed with."""
+    block = one(root, local)
+    name = f"{block.prefix}:{local}"
+    begin, end = f"<{name}[ >]".encode(), b"</wsse:Security>"
+    data = etree.tostring(root)
+    found = re.search(begin + b".*?(?:(?<=/)>|</" + name.encode() + b">)", data, re.DOTALL)
+    assert found is not None
+    return data.replace(found[0], b"", 1).replace(end, found[0] + end)
+
+
+@pytest.mark.parametrize("local", BLOCKS)
+def test_signed_block_does_not_vanish_in_the_security_header(peers: Peers, local: str) -> None:
+    root = peers.sent(PLAIN.replace("</S:Header>", f"{BLOCKS[local]}</S:Header>"))
+    assert "not at a place where it has a meaning" in peers.reason(in_security(root, local))
+
+
+@pytest.mark.parametrize("tag", [f"{{{WSSE11}}}SignatureConfirmation", f"{{{WSSE}}}UsernameToken", f"{{{DS}}}KeyInfo"])
+def test_what_other_stacks_sign_in_the_security_header_is_taken(peers: Peers, tag: str) -> None:
+    """WSS4J signs all that it writes there, also what this side has no use for."""
+    root = peers.sent()
+    reference = copy.deepcopy(reference_to(root, one(root, "Timestamp")))
+    reference.set("URI", "#more")
+    one(root, "SignedInfo").append(reference)
+    etree.SubElement(security(root), tag).set(WSU_ID, "more")
+    envelope, verified = peers.taken(peers.resigned(root))
+    assert (envelope.message_id, verified.identity) == ("urn:uuid:1", "x509:CN=till;issuer=<CN=authority>")
+
+
 # --- what a trusted signer must not do either ----------------------------------------------------------------------
 
 
@@ -343,6 +387,14 @@ def nested_part(root: etree._Element) -> None:
     one(root, "SignedInfo").append(added)
 
 
+def nested_token(root: etree._Element) -> None:
+    token = etree.SubElement(etree.SubElement(header(root), "{urn:x}Wrapper"), f"{{{WSSE}}}UsernameToken")
+    token.set(WSU_ID, "inside")
+    added = copy.deepcopy(reference_to(root, body(root)))
+    added.set("URI", "#inside")
+    one(root, "SignedInfo").append(added)
+
+
 XSLT = '<x:stylesheet xmlns:x="http://www.w3.org/1999/XSL/Transform" version="1.0"/>'
 XPATH = f'<d:XPath xmlns:d="{DS}">//*[@evil]</d:XPath>'
 BAD_METHOD = "the signature has an algorithm that is not accepted"
@@ -371,6 +423,7 @@ UNACCEPTABLE = {
     "an element in two forms": (one_element_in_two_forms, "mean one element in different forms"),
     "100 prefixes": (many_prefixes, "keeps too many prefixes"),
     "a part of the body": (nested_part, "not at a place where it has a meaning"),
+    "a token outside the Security header": (nested_token, "not at a place where it has a meaning"),
     "HMAC": (algorithm("SignatureMethod", "http://www.w3.org/2001/04/xmldsig-more#hmac-sha256"), BAD_METHOD),
     "HMAC with SHA-1": (algorithm("SignatureMethod", DS + "hmac-sha1"), BAD_METHOD),
     "RSA with SHA-1": (algorithm("SignatureMethod", DS + "rsa-sha1"), BAD_METHOD),
@@ -604,6 +657,31 @@ def test_copies_have_the_digest_of_their_message_and_other_messages_have_another
     header(root).append(etree.Element("{urn:x}Note"))
     assert peers.taken(root)[1].digest == digest
     assert peers.taken(peers.sent())[1].digest != digest  # the same message at the same time, signed again
+
+
+@pytest.mark.parametrize("authority", ["RSA", "elliptic curve"])
+def test_copy_under_a_certificate_that_is_written_in_another_way_has_the_digest_of_its_message(
+    keys: Keys,  # noqa: F811
+    authority: str,
+) -> None:
+    """Neither KeyInfo nor the bytes of the authority's signature are signed."""
+    keys.make(authority, authority=True, key=None if authority == "RSA" else elliptic())
+    other = keys.make_in_two_ways("rewritten", authority)
+    assert other != keys.certificates["rewritten"].public_bytes(Encoding.DER)
+    peers = Peers(keys, party(certificate=keys.file("rewritten")), party(trusted=keys.public(authority)))
+    root = peers.sent()
+    _, first = peers.taken(root)
+    _, again = peers.taken(under_certificate(root, other))
+    assert (again.digest, again.identity) == (first.digest, first.identity)
+    assert again.tokens.isdisjoint(first.tokens)  # it opens no sequence that is bound to the certificate
+
+
+def test_certificate_that_is_trusted_itself_is_trusted_as_it_is_written_only(keys: Keys) -> None:  # noqa: F811
+    other = keys.make_in_two_ways("rewritten", "authority")
+    peers = Peers(keys, party(certificate=keys.file("rewritten")), party(trusted=keys.public("rewritten")))
+    root = peers.sent()
+    peers.taken(root)
+    assert "neither trusted nor issued" in peers.reason(under_certificate(root, other))
 
 
 def test_time_of_the_record_outlives_the_message(peers: Peers) -> None:
