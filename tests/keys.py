@@ -92,7 +92,7 @@ class Keys:
         return self.file(name)
 
     def make_in_two_ways(self, name: str, by: str) -> bytes:
-        """Make a certificate, and return it as anybody can write it in another way without a key: the signature of its
+        """Make a certificate, and return it as a client can write it in another way without a key: the signature of its
         authority has other bytes, and is as right.
         """
         self.make(name, by)

@@ -130,7 +130,7 @@ def security(root: etree._Element) -> etree._Element:
 
 
 def under_certificate(root: etree._Element, der: bytes) -> etree._Element:
-    """The message with another certificate beside its own, to which KeyInfo refers: nobody has signed KeyInfo."""
+    """The message with another certificate beside its own, to which KeyInfo refers: KeyInfo is not signed."""
     other = copy.deepcopy(one(root, "BinarySecurityToken"))
     other.set(WSU_ID, "other")
     other.text = base64.b64encode(der).decode()

@@ -286,7 +286,7 @@ def test_signed_block_does_not_vanish_in_the_security_header(peers: Peers, local
 
 
 @pytest.mark.parametrize("tag", [f"{{{WSSE11}}}SignatureConfirmation", f"{{{WSSE}}}UsernameToken", f"{{{DS}}}KeyInfo"])
-def test_what_other_stacks_sign_in_the_security_header_is_taken(peers: Peers, tag: str) -> None:
+def test_signed_part_of_the_security_header_without_use_is_taken(peers: Peers, tag: str) -> None:
     """WSS4J signs all that it writes there, also what this side has no use for."""
     root = peers.sent()
     reference = copy.deepcopy(reference_to(root, one(root, "Timestamp")))
