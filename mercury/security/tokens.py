@@ -125,9 +125,7 @@ def distinguished_name(text: str) -> str | None:
     """A name as RFC 4514 writes it; ``None`` = it is none, or too long for one. Java also writes spaces after commas,
     quotes, names of attributes that the RFC does not list, and values in hexadecimal DER.
     """
-    if (
-        len(text) > INDEXED_BYTES
-    ):  # the parser of `cryptography` is slow, and a peer that is not known may have written it
+    if len(text) > INDEXED_BYTES:  # the parser of `cryptography` is slow, and a peer that is not known has written it
         return None
     plain = _HEXADECIMAL.sub(_of_der, _QUOTED.sub(lambda found: "=" + _escaped(found[1]), text))
     others = {"EMAILADDRESS": NameOID.EMAIL_ADDRESS, "E": NameOID.EMAIL_ADDRESS}
