@@ -14,6 +14,8 @@ WSU = _OASIS + "wss-wssecurity-utility-1.0.xsd"
 DS = "http://www.w3.org/2000/09/xmldsig#"
 XENC = "http://www.w3.org/2001/04/xmlenc#"
 XENC11 = "http://www.w3.org/2009/xmlenc11#"
+SAML11 = "urn:oasis:names:tc:SAML:1.0:assertion"
+SAML20 = "urn:oasis:names:tc:SAML:2.0:assertion"
 EXCLUSIVE_C14N = "http://www.w3.org/2001/10/xml-exc-c14n#"
 
 SECURITY = f"{{{WSSE}}}Security"

@@ -24,6 +24,8 @@ from mercury.security.names import (
     DS,
     EXPIRES,
     REFERENCE,
+    SAML11,
+    SAML20,
     SECURITY,
     TIMESTAMP,
     USERNAME_TOKEN,
@@ -49,8 +51,9 @@ if TYPE_CHECKING:
 
 #: Header blocks of these namespaces say how a message is handled: unsigned ones are refused.
 _PROTOCOLS = frozenset({ns.WSA200408, ns.WSA10, ns.RM10, ns.RM11, ns.MC})
-#: What a Security header consists of: SignatureConfirmation is of WS-Security 1.1.
-_SECURITY = frozenset({WSSE, WSSE11, WSU, DS, XENC})
+#: What a Security header consists of: SignatureConfirmation is of WS-Security 1.1, and assertions say what nothing here
+#: asks for.
+_SECURITY = frozenset({WSSE, WSSE11, WSU, DS, XENC, SAML11, SAML20})
 #: Bytes of the largest message that is secured: each reference of a signature is a copy of the message.
 MOST_BYTES = 8 * 1024 * 1024
 

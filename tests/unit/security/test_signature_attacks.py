@@ -12,7 +12,7 @@ import pytest
 from lxml import etree
 
 from mercury.security.message import Rejected, SoapTree
-from mercury.security.names import DS, WSSE, WSSE11, WSU, WSU_ID
+from mercury.security.names import DS, SAML11, SAML20, WSSE, WSSE11, WSU, WSU_ID
 from mercury.security.party import MOST_BYTES
 from mercury.security.signature import verify
 from mercury.wire import ns
@@ -285,7 +285,13 @@ def test_signed_block_does_not_vanish_in_the_security_header(peers: Peers, local
     assert "not at a place where it has a meaning" in peers.reason(in_security(root, local))
 
 
-@pytest.mark.parametrize("tag", [f"{{{WSSE11}}}SignatureConfirmation", f"{{{WSSE}}}UsernameToken", f"{{{DS}}}KeyInfo"])
+WITHOUT_USE = [
+    *(f"{{{WSSE11}}}SignatureConfirmation", f"{{{WSSE}}}UsernameToken", f"{{{DS}}}KeyInfo"),
+    *(f"{{{SAML11}}}Assertion", f"{{{SAML20}}}Assertion"),
+]
+
+
+@pytest.mark.parametrize("tag", WITHOUT_USE)
 def test_signed_part_of_the_security_header_without_use_is_taken(peers: Peers, tag: str) -> None:
     """WSS4J signs all that it writes there, also what this side has no use for."""
     root = peers.sent()
