@@ -76,16 +76,24 @@ OFFERS = (
     ),
     offer(
         "a database keeps the offer",
-        "storage.sql.record_columns:RMS",
-        'nullable(text, "offered"),',
-        'nullable(text, "offered", constant=True),',
+        "storage.sql.rms:SqlRms.save",
+        ', "offered": own.offered}',
+        "}",
         f"{STORE}::test_restart_after_the_refusal_of_an_offer_asks_without_one[sqlite]",
     ),
     offer(
         "a database keeps the MessageID",
-        "storage.sql.record_columns:RMS",
-        'text("create_message_id"),',
-        'text("create_message_id", constant=True),',
+        "storage.sql.rms:SqlRms.save",
+        ' "create_message_id": own.create_message_id,',
+        "",
         f"{STORE}::test_restart_after_the_refusal_of_an_offer_asks_without_one[sqlite]",
+    ),
+    offer(
+        "a copy of the refusal on the connection of the first CreateSequence",
+        "engine.destination.inbound_faults:_source",
+        "request.envelope.message_id != record.create_message_id",
+        "False",
+        "tests/scenario/test_refused_offers.py::"
+        "test_copy_of_the_refusal_on_the_connection_of_the_first_attempt_does_not_fail_the_sequence",
     ),
 )

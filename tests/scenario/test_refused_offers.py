@@ -217,6 +217,19 @@ def test_copy_of_the_refusal_does_not_fail_the_sequence(together: bool) -> None:
     assert service.client.letters() == []
 
 
+def test_copy_of_the_refusal_on_the_connection_of_the_first_attempt_does_not_fail_the_sequence() -> None:
+    service = OneWay(listens=True)
+    service.link.notes("one")
+    flight, _ = service.asked()
+    assert flight.exchange is not None
+    refusal = service.refusal(flight)
+    assert name_of(service.client.get_all([refusal], "responses")[0]) == "accepted"
+    service.client.answered(flight.exchange.outgoing, refusal)
+    service.create()
+    assert service.newest.machine.state is RmsState.SENDING
+    assert service.client.letters() == []
+
+
 def test_last_message_that_comes_before_the_second_attempt_is_in_the_same_sequence() -> None:
     service = OneWay()
     service.link.notes("one")

@@ -131,7 +131,12 @@ def _source(batch: Batch, exchange: InboundExchange, fault: Fault) -> RmsRecord 
             return named  # a fault about a piggybacked acknowledgement must not fail the sequence of its message
     request = exchange.arrival.request
     if request is not None and request.record_id is not None and not exchange.arrival.fetched:
-        return batch.rms_by_id(request.record_id)
+        record = batch.rms_by_id(request.record_id)
+        if record is None or request.purpose is not Purpose.CREATE:
+            return record
+        if request.envelope.message_id != record.create_message_id:
+            return None  # CreateSequence is another message by now: the offer of the first one was refused before
+        return record
     relates_to = exchange.envelope.relates_to
     if relates_to is None:
         return None

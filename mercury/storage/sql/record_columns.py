@@ -240,8 +240,9 @@ RMS: tuple[Described, ...] = (
     number("control_attempts", "machine.control_attempts"),
     time("control_due", "machine.control_due"),
     time("created_at", constant=True),
-    text("create_message_id"),
-    nullable(text, "offered"),
+    #: These two change when CreateSequence becomes another message; see `SqlRms.save`.
+    text("create_message_id", constant=True),
+    nullable(text, "offered", constant=True),
     flag("offer_accepted"),
     nullable(text, "follows"),
     nullable(time, "due"),

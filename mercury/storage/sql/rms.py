@@ -139,8 +139,12 @@ class SqlRms(SqlRmsRows):
 
     def save(self, record: RmsRecord) -> None:
         records = self._own_records(record.channel.key)
-        own = record.copy()
-        records[_index(records, record)] = own
+        own, place = record.copy(), _index(records, record)
+        if own.create_message_id != records[place].create_message_id and own.id not in self._inserted:
+            # Apart from what changes often: SQLite writes the indexes of all columns that an update names.
+            create = {"id": own.id, "create_message_id": own.create_message_id, "offered": own.offered}
+            self._tx.update(TABLE, "id", [create])
+        records[place] = own
         (self._inserted if record.id in self._inserted else self._changed)[record.id] = own
 
     def _wake(self, record: RmsRecord) -> None:
