@@ -146,8 +146,8 @@ class Coordinator:
     def start(self, outages: Outages | None = None) -> None:
         """Check that all named databases can take part, then start recovery, which runs until `close`.
 
-        If a database does not answer, recovery retries it; this call waits for some ten seconds at most. Called again, it
-        does nothing: a member that becomes the active one has checked them before, and would wait under its lease.
+        If a database does not answer, recovery retries it; this call waits for about ten seconds at most. Called again,
+        it does nothing: a member that becomes the active one has checked them before, and would wait under its lease.
 
         :raises CapabilityError: a database cannot take part; the text says why, and what to change. Nothing was
             written.
