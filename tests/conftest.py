@@ -4,6 +4,7 @@ import gc
 import logging
 import os
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -37,3 +38,24 @@ def pytest_runtest_protocol() -> Generator[None, bool | None, bool | None]:
         return (yield)
     finally:
         root.setLevel(before)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
+    """Half of a surrogate pair, which tests log and compare, cannot be sent to the process that collects the reports."""
+    data = yield
+    return _in_utf8(data) if report.sections or report.longrepr else data
+
+
+def _in_utf8(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            return {name: _in_utf8(each) for name, each in value.items()}
+        case list() | tuple():
+            return type(value)(map(_in_utf8, value))
+        case _:
+            return value
