@@ -44,7 +44,7 @@ def pytest_runtest_protocol() -> Generator[None, bool | None, bool | None]:
 def pytest_report_to_serializable(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> Generator[None, dict[str, Any] | None, dict[str, Any] | None]:
-    """Half of a surrogate pair, which tests log and compare, cannot be sent to the process that collects the reports."""
+    """Half of a surrogate pair, which tests log and compare, cannot be sent to the process that collects reports."""
     data = yield
     return _in_utf8(data) if report.sections or report.longrepr else data
 
