@@ -166,7 +166,8 @@ SIMULATED = (
     Mutant(
         "text of an application's exception that cannot be read",
         (Change("mercury.errors:text_of", "except Exception:", "except AttributeError:"),),
-        test="tests/scenario/test_exceptions_without_text.py",
+        test="tests/scenario/test_exceptions_without_text.py"
+        "::test_handler_whose_exception_has_no_text_is_called_again_and_its_message_is_skipped_by_the_policy",
     ),
     Mutant(
         "exception without a text in a shared savepoint",
@@ -183,12 +184,14 @@ SIMULATED = (
     Mutant(
         "future of a transaction that is rolled back",
         (Change("mercury.client.current:_Block.__exit__", "self._current.ended(self._tx)", "pass"),),
-        test="tests/storage/test_futures_of_transactions.py",
+        test="tests/storage/test_futures_of_transactions.py"
+        "::test_future_of_a_transaction_that_is_rolled_back_fails_at_once_and_others_stay_open[sqlite]",
     ),
     Mutant(
         "future of a transaction of an event loop that is rolled back",
         (Change("mercury.client.asynchronous:AsyncTransaction._leave", "self._current.ended(self._tx)", "pass"),),
-        test="tests/storage/test_futures_of_transactions.py",
+        test="tests/storage/test_futures_of_transactions.py"
+        "::test_future_of_an_event_loop_whose_transaction_is_rolled_back_fails_at_once[sqlite]",
     ),
     Mutant(
         "future of a transaction that is committed",
@@ -199,7 +202,8 @@ SIMULATED = (
                 "if tx.outcome.ending is Ending.OPEN:",
             ),
         ),
-        test="tests/storage/test_futures_of_transactions.py",
+        test="tests/storage/test_futures_of_transactions.py"
+        "::test_future_of_a_transaction_that_is_rolled_back_fails_at_once_and_others_stay_open[sqlite]",
     ),
     Mutant(
         "future of another transaction than the one that is rolled back",
@@ -210,7 +214,8 @@ SIMULATED = (
                 "each.tx is not None",
             ),
         ),
-        test="tests/storage/test_futures_of_transactions.py",
+        test="tests/storage/test_futures_of_transactions.py"
+        "::test_future_of_a_transaction_that_is_rolled_back_fails_at_once_and_others_stay_open[sqlite]",
     ),
     Mutant(
         "response whose class raises an error",
