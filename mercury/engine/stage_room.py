@@ -45,7 +45,8 @@ class StageRoom:
         self._most = most
         self._mutex = threading.Lock()
         self._waiting = 0
-        self._counted = False
+        #: Whether the messages that an earlier process has left in the stage are counted.
+        self.is_counted = False
         #: How often it has changed.
         self._changes = 0
 
@@ -77,6 +78,6 @@ class StageRoom:
         with self._mutex:
             if changes == self._changes:
                 self._waiting = found
-            elif not self._counted:
+            elif not self.is_counted:
                 self._waiting = max(0, found + self._waiting - waiting)
-            self._counted = True
+            self.is_counted = True

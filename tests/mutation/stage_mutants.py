@@ -228,7 +228,7 @@ STAGES = (
     ),
     Mutant(
         "first count of a stage that changes meanwhile",
-        (Change("mercury.engine.stage_room:StageRoom.recount", "elif not self._counted:", "elif False:"),),
+        (Change("mercury.engine.stage_room:StageRoom.recount", "elif not self.is_counted:", "elif False:"),),
         test="tests/unit/engine/test_stage_room.py::test_first_count_has_what_arrived_while_it_was_read",
     ),
     Mutant(

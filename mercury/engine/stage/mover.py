@@ -55,8 +55,6 @@ class StageMover:
         self._room = target.room
         self._outages = Outages()
         self._failures = 0
-        #: Whether the messages that an earlier process has left in the stage are counted.
-        self._counted = False
         #: When the messages are counted again, in seconds since the epoch.
         self._count_at = 0.0
         #: Not before this time, because the store has failed; seconds since the epoch.
@@ -76,9 +74,8 @@ class StageMover:
         stage = self._context.store
         self._restore_ends(now)
         due = stage.due_invoker(now, self._context.settings.sequence_batch, self._work_filter)
-        if not self._counted or (not due and is_due(self._count_at, now, COUNT_INTERVAL)):
+        if not self._room.is_counted or (not due and is_due(self._count_at, now, COUNT_INTERVAL)):
             self._room.recount(lambda: self._waiting(now))
-            self._counted = True
         if not due:
             return Step(more=False)
         with stage.transaction() as tx:
