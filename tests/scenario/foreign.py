@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from mercury.engine.exchange import Arrival
+from mercury.engine.exchange import ACCEPTED, Arrival
 from mercury.statemachine.protocol import AddressingVersion, Protocol, RmVersion, SoapVersion
+from mercury.testing import Flight
 from mercury.wire.envelope import HttpMessage
 
 from .harness import ASK, NOTE, Node, body
@@ -249,4 +250,13 @@ def brought(node: Node, http: HttpMessage, path: str = "responses") -> HttpMessa
     return node.get(http, path)
 
 
-__all__ = ["Arrival", "Foreign", "answer_to", "brought", "identifier_in"]
+def answer_post(client: Node, flight: Flight, reply: HttpMessage, *, listens: bool) -> None:
+    """Answer a post of the client on its connection, or at the address where the client listens."""
+    assert flight.exchange is not None
+    flight.exchange.over = True
+    client.answered(flight.exchange.outgoing, ACCEPTED if listens else reply)
+    if listens:
+        brought(client, reply)
+
+
+__all__ = ["Arrival", "Foreign", "answer_post", "answer_to", "brought", "identifier_in"]

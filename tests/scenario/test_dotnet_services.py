@@ -12,7 +12,7 @@ from mercury.testing import Flight
 from mercury.wire.envelope import HttpMessage
 
 from .dotnet import DIALECTS, DotNet
-from .foreign import brought
+from .foreign import answer_post, brought
 from .harness import Pair
 
 PROTOCOLS = pytest.mark.parametrize("protocol", DIALECTS, ids=str)
@@ -55,13 +55,7 @@ class Service:
 
     def answer(self, flight: Flight, reply: HttpMessage) -> None:
         """To a post: on its connection, or to the client's address."""
-        assert flight.exchange is not None
-        flight.exchange.over = True
-        if self.listens:
-            self.client.answered(flight.exchange.outgoing, ACCEPTED)
-            brought(self.client, reply)
-        else:
-            self.client.answered(flight.exchange.outgoing, reply)
+        answer_post(self.client, flight, reply, listens=self.listens)
         self.pair.turn()
 
     def acknowledge(self, flight: Flight, upto: int) -> None:

@@ -16,7 +16,7 @@ from mercury.testing import Flight
 from mercury.wire.envelope import HttpMessage
 
 from .dotnet import DIALECTS, DotNet
-from .foreign import RM10_SOAP12, brought
+from .foreign import RM10_SOAP12, answer_post
 from .harness import ASK, Pair, body, name_of
 
 PROTOCOLS = pytest.mark.parametrize("protocol", DIALECTS, ids=str)
@@ -58,13 +58,7 @@ class OneWay:
 
     def answer(self, flight: Flight, reply: HttpMessage) -> None:
         """To a post: on its connection, or to the client's address."""
-        assert flight.exchange is not None
-        flight.exchange.over = True
-        if self.listens:
-            self.client.answered(flight.exchange.outgoing, ACCEPTED)
-            brought(self.client, reply)
-        else:
-            self.client.answered(flight.exchange.outgoing, reply)
+        answer_post(self.client, flight, reply, listens=self.listens)
 
     def refusal(self, flight: Flight, reason: str = WHY) -> HttpMessage:
         relates_to = flight.envelope.message_id or ""

@@ -21,7 +21,7 @@ from mercury.wire.scan import limits_of_body
 
 ORDERS = [f"<order>{number}</order>".encode() for number in range(1, 13)]
 ACTION = "urn:shop/put"
-#: A blank of Unicode that is none of XML.
+#: A space to Unicode, and a character like others to XML.
 BLANK = "\u00a0"
 
 
