@@ -308,7 +308,7 @@ class Sender(KeyProgress):
             if name is None:
                 raise ConfigurationError("a body that is not a dataclass needs an operation or an action")
             action = f"{self._namespace}/{name}"
-        if not collapse(action):  # no other blanks: a relay sends on what a peer may send
+        if not collapse(action):  # only spaces of XML: a relay sends on what a peer may send
             raise ConfigurationError("the action is empty; every message needs one")
         storable(INDEXED_BYTES, correlation=correlation, action=action)
         now = self._port.clock()
